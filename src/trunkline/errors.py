@@ -104,6 +104,13 @@ class RequestTimeout(TrunklineError):
     status = 408
 
 
+class GatewayDisabled(TrunklineError):
+    """The operator has switched the gateway off; only health is served."""
+
+    code = "GATEWAY_DISABLED"
+    status = 503
+
+
 class StorageUnavailable(TrunklineError):
     code = "STORAGE_UNAVAILABLE"
     status = 503
@@ -194,6 +201,14 @@ class UpstreamError(Exception):
 
 class NotSent(UpstreamError):
     """The request certainly did not reach the server: it may be sent again."""
+
+
+class SessionGone(NotSent):
+    """The server has forgotten the session: the request was refused unread."""
+
+
+class ConfigurationFault(UpstreamError):
+    """The registration itself cannot work: retrying soon will not help."""
 
 
 class Lost(UpstreamError):

@@ -19,7 +19,6 @@ from trunkline.model import (
     Server,
     ServerSpec,
     StatusMove,
-    Tool,
 )
 
 
@@ -37,13 +36,28 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolDraft:
-    """A tool as discovered: what the store turns into a row, and the catalogue into a `Tool`."""
+    """A tool as discovered, on its way into the store."""
 
     original_name: str
     description: str
     definition: bytes
     fingerprint: str
     input_schema: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTool:
+    """A tool as it lies in the store; the aggregator reads the rest out of its definition again."""
+
+    id: int
+    server_id: str
+    original_name: str
+    definition: bytes
+    fingerprint: str
+    discovered_at: datetime
+    skill_ids: tuple[str, ...] = ()
+    primary_skill_id: str | None = None
+    is_classified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +117,7 @@ class Store(Protocol):
         ...
 
     # Definitions
-    async def load_tools(self) -> list[Tool]: ...
+    async def load_tools(self) -> list[StoredTool]: ...
 
     async def apply_tools(
         self, server_id: str, upserts: Sequence[ToolDraft], removed: Sequence[str], at: datetime

@@ -25,11 +25,10 @@ StdioMode = Literal["off", "profiles", "any"]
 
 
 def _flag(text: str) -> bool:
-    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False}
-    known["off"] = False
-    if text.strip().lower() not in known:
+    word = text.strip().lower()
+    if word not in ("true", "1", "yes", "on", "false", "0", "no", "off"):
         raise ValueError("true or false")
-    return known[text.strip().lower()]
+    return word in ("true", "1", "yes", "on")
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -92,11 +91,17 @@ def _networks(text: str) -> tuple[str, ...]:
 
 
 def _path(text: str) -> Path:
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError("a path; the home of the user it begins with is not known") from None
 
 
-def _setting(name: str, doc: str, read: Callable[[str], Any], *, default: Any, secret: bool = False) -> Any:
-    metadata = {"name": name, "doc": doc, "read": read, "secret": secret}
+def _setting(
+    name: str, doc: str, read: Callable[[str], Any], *, default: Any, secret: bool = False, shown: str = ""
+) -> Any:
+    """`shown` is how the documents state a default that differs from machine to machine."""
+    metadata = {"name": name, "doc": doc, "read": read, "secret": secret, "shown": shown}
     if callable(default):
         return field(default_factory=default, metadata=metadata, repr=not secret)
     return field(default=default, metadata=metadata, repr=not secret)
@@ -124,6 +129,7 @@ class Settings:
         "Folder of the database, the first admin key and the credential key.",
         _path,
         default=default_data_dir,
+        shown="`trunkline` in `$XDG_DATA_HOME`, or in `~/.local/share`",
     )
     auth: Literal["on", "off"] = _setting(
         "MCP_AGGREGATOR_AUTH",
@@ -305,7 +311,7 @@ def load_settings(
         name = variable_of(item)
         given = (flags or {}).get(item.name)
         if given is not None:
-            values[item.name] = _read(item, str(given), source=f"--{item.name.replace('_', '-')}")
+            values[item.name] = _read(item, _as_text(given), source=f"--{item.name.replace('_', '-')}")
         elif environ.get(name):
             values[item.name] = _read(item, environ[name], source=name)
         elif item.name in stored:
@@ -351,7 +357,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ",".join(str(part) for part in value)
     return str(value)
 

@@ -12,10 +12,10 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
@@ -27,23 +27,38 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Stands in every log line of a request; nothing is decided by it."""
 
-_TELLING_KEYS = (
-    r"(?:authorization|proxy-authorization|x-api-key|api[_-]?key|token|secret|passw(?:or)?d|credential)"
+_TELLING_NAME = (
+    r"(?=[\w-]*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|passw(?:or)?d|passphrase|credential))"
+    r"[\w-]++"
 )
-_BY_KEY = re.compile(
+_HEADER_NAME = r"(?=[\w-]*(?:authorization|cookie)(?![\w-]))[\w-]++"
+_BY_NAME = re.compile(
     rf"""(?ix)
-    ( \b[\w-]*{_TELLING_KEYS}[\w-]* ["']? \s* [=:] \s* ["']? )    # the key and its separator
-    ( (?:bearer|basic)\s+[^\s"',;&]+ | [^\s"',;&]+ )             # the value
+    (?P<kept> (?<![\w-]) (?: (?P<header>{_HEADER_NAME}) | {_TELLING_NAME} ) (?:\\*["'])? \s*[=:]\s*
+            | \( \s* b?(?P<first>["']) (?: {_HEADER_NAME} | {_TELLING_NAME} ) (?P=first) \s*,\s* )
+    (?: b?(?P<quote>\\*["']) [^\r\n]*? (?P=quote)
+      | (?(header) [^\r\n"']+ | (?:(?:bearer|basic|token)\s+)? [^\s"',;&]+ ) )
     """
 )
+"""`password=…`, `"api_key": "…"` also quoted twice, `Authorization: any words`, `(b'cookie', b'…')`."""
+_BY_FLAG = re.compile(rf"(?i)(?<![\w-])(--?{_TELLING_NAME}\s+)(?!-)[^\s\"',]+")
+_BY_PARAMETER = re.compile(r"(?i)([?&](?:key|sig|signature|auth|code|sid)=)[^\s\"'&#]+")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}")
-_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@:]+(?::[^/\s@]*)?@")
+_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{0,31}://)[^\s/?#\"'<>]*@")
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
+
+_SCHEME = re.compile(r"(?i)^(?:bearer|basic|token)\s+")
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
+_URL_SAFE = str.maketrans("+/", "-_")
+_TRACEBACKS = logging.Formatter()
 
 SHORTEST_SECRET = 4
 """Shorter values are not masked by value: they would mask ordinary words."""
+
+_SHORTEST_PART = 8
+"""The same for what is only a part of a secret: a line of it, or a stretch of its base64."""
 
 
 def printable(text: str) -> str:
@@ -56,7 +71,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._by_owner: dict[str, frozenset[str]] = {}
-        self._pattern: re.Pattern[str] | None = None
+        self._longest_first: list[str] = []
 
     def learn(self, owner: str, secrets: Iterable[str]) -> None:
         """Replace what is known of this owner (a server id)."""
@@ -64,43 +79,75 @@ class Redactor:
         if self._by_owner.get(owner, frozenset()) == kept:
             return
         self._by_owner[owner] = kept
-        self._compile()
+        self._spell()
 
     def forget(self, owner: str) -> None:
         if self._by_owner.pop(owner, None):
-            self._compile()
+            self._spell()
 
-    def _compile(self) -> None:
-        spelled = {
-            form for values in self._by_owner.values() for value in values for form in _spellings(value)
-        }
-        longest_first = sorted(spelled, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+    def _spell(self) -> None:
+        secrets = {value for values in self._by_owner.values() for value in values}
+        forms = {form for value in secrets for form in _spellings(value)}
+        self._longest_first = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        if self._pattern is not None:
-            text = self._pattern.sub(MASK, text)
+        for form in self._longest_first:
+            if form in text:
+                text = text.replace(form, MASK)
         text = _USERINFO.sub(rf"\1{MASK}@", text)
         text = _BEARER.sub(rf"\1 {MASK}", text)
-        return _BY_KEY.sub(rf"\1{MASK}", text)
+        text = _BY_PARAMETER.sub(rf"\1{MASK}", text)
+        text = _BY_FLAG.sub(rf"\1{MASK}", text)
+        return _BY_NAME.sub(_masked_value, text)
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    mark = found["quote"] or ""
+    return f"{found['kept']}{mark}{MASK}{mark}"
 
 
 def _spellings(value: str) -> set[str]:
-    raw = value.encode("utf-8", "surrogateescape")
-    encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
-    return {value, quote(value, safe=""), json.dumps(value)[1:-1], *(text.rstrip("=") for text in encoded)}
+    """The value as a message may show it: whole, a line of it, quoted, in a URL, in base64, in hex."""
+    shown: set[str] = set()
+    for text in {value, value.strip(), _SCHEME.sub("", value)}:
+        raw = text.encode("utf-8", "surrogatepass")
+        shown |= {text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+        shown |= {raw.hex(), raw.hex().upper(), base64.b64encode(raw).decode()}
+        for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+            shown |= {quoted, _PERCENT.sub(lambda code: code[0].lower(), quoted)}
+        shown |= {part for part in _base64_parts(raw) if len(part) >= _SHORTEST_PART}
+        shown |= {line.strip() for line in text.splitlines() if len(line.strip()) >= _SHORTEST_PART}
+    return {text for text in shown if len(text) >= SHORTEST_SECRET}
+
+
+def _base64_parts(raw: bytes) -> Iterator[str]:
+    """What is certain of the base64 of any text with this in it, for each place it can stand at."""
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        certain = encoded[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
+        yield certain
+        yield certain.translate(_URL_SAFE)
 
 
 class _Shaper(logging.Filter):
-    """Finishes a record: one redacted, printable message, whatever was passed in."""
+    """Finishes a record: one redacted, printable line and a redacted traceback, whatever was passed in."""
 
     def __init__(self, redact: Redactor) -> None:
         super().__init__()
         self._redact = redact
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = printable(self._redact(record.getMessage()))
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"{record.msg} {record.args}"
+        record.msg = printable(self._redact(message)).replace("\n", "\\n")
         record.args = None
+        if record.exc_info:
+            record.exc_text = printable(self._redact(_TRACEBACKS.formatException(record.exc_info)))
+            record.exc_info = None
+        if record.stack_info:
+            record.stack_info = printable(self._redact(record.stack_info))
         record.request_id = request_id.get()
         return True
 
@@ -118,36 +165,25 @@ class _JsonFormatter(logging.Formatter):
         for name in ("server", "event"):
             if hasattr(record, name):
                 entry[name] = getattr(record, name)
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+        if record.exc_text:
+            entry["exception"] = record.exc_text
         return json.dumps(entry, ensure_ascii=False)
-
-
-class _Redacted(logging.Formatter):
-    """Runs another formatter and redacts what it made: tracebacks carry values too."""
-
-    def __init__(self, inner: logging.Formatter, redact: Redactor) -> None:
-        super().__init__()
-        self._inner = inner
-        self._redact = redact
-
-    def format(self, record: logging.LogRecord) -> str:
-        return self._redact(self._inner.format(record))
 
 
 def set_up_logging(level: str, style: Literal["text", "json"], redact: Redactor) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    inner: logging.Formatter = _JsonFormatter()
-    if style == "text":
-        inner = logging.Formatter(
-            "%(asctime)s %(levelname)-7s %(name)s [%(request_id)s] %(message)s", "%Y-%m-%d %H:%M:%S"
-        )
-    handler.setFormatter(_Redacted(inner, redact))
+    handler.setFormatter(_JsonFormatter() if style == "json" else _text_formatter())
     handler.addFilter(_Shaper(redact))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")
     logging.getLogger("trunkline").setLevel(level.upper())
+
+
+def _text_formatter() -> logging.Formatter:
+    return logging.Formatter(
+        "%(asctime)s %(levelname)-7s %(name)s [%(request_id)s] %(message)s", "%Y-%m-%d %H:%M:%S"
+    )
 
 
 class Flood:
@@ -171,12 +207,16 @@ _FINE = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5,
 _COARSE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
+CALL_OUTCOMES = ("ok", "rpc_error", "timeout", "lost", "unavailable")
+
+
 class Metrics:
     """Every series, by name. A registry of its own, so that two gateways in one process do not meet."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
+        self._call_meters: dict[str, CallMeters] = {}
         self.servers = Gauge(
             "mcp_aggregator_servers_total", "Registered servers by status.", ["status"], registry=registry
         )
@@ -234,25 +274,45 @@ class Metrics:
             registry=registry,
         )
 
+    def calls_of(self, server: str) -> "CallMeters":
+        """The series of one server's calls, looked up once."""
+        meters = self._call_meters.get(server)
+        if meters is None:
+            meters = self._call_meters[server] = CallMeters(self, server)
+        return meters
+
     def set_servers(self, counts: dict[ServerStatus, int]) -> None:
         for status in ServerStatus:
             self.servers.labels(status.value.lower()).set(counts.get(status, 0))
 
     def forget_server(self, name: str) -> None:
         """A removed server leaves no series behind."""
-        for family in (self.execution, self.health_duration, self.health_failures, self.in_flight):
-            _remove(family, name)
-        for family in (self.reconnects, self.noise):
-            _remove(family, name)
-        for outcome in ("ok", "tool_error", "rpc_error", "timeout", "lost", "unavailable"):
-            _remove(self.calls, name, outcome)
+        self._call_meters.pop(name, None)
+        for family in vars(self).values():
+            if isinstance(family, Gauge | Counter | Histogram) and "server" in family._labelnames:
+                family.remove_by_labels({"server": name})
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
 
 
-def _remove(family: Gauge | Counter | Histogram, *labels: str) -> None:
-    try:
-        family.remove(*labels)
-    except KeyError:
-        return
+class CallMeters:
+    """What is measured of the calls to one server."""
+
+    def __init__(self, metrics: Metrics, server: str) -> None:
+        self._routing = metrics.routing
+        self._execution = metrics.execution.labels(server)
+        self._in_flight = metrics.in_flight.labels(server)
+        self._ended = {outcome: metrics.calls.labels(server, outcome) for outcome in CALL_OUTCOMES}
+
+    def sent(self, routing_seconds: float) -> None:
+        self._routing.observe(routing_seconds)
+        self._in_flight.inc()
+
+    def returned(self) -> None:
+        self._in_flight.dec()
+
+    def ended(self, outcome: str, execution_seconds: float | None = None) -> None:
+        self._ended[outcome].inc()
+        if execution_seconds is not None:
+            self._execution.observe(execution_seconds)
