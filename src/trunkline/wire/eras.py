@@ -1,0 +1,172 @@
+"""The two eras of MCP as an intermediary must speak them: versions, envelopes, headers, evidence.
+
+Pure. Legacy is the session era (`initialize`, up to 2025-11-25); modern is 2026-07-28, where every request
+carries its own envelope in `_meta` and mirrors part of it in headers. Which era a server speaks is found
+out in `upstream/connection.py`; this module says what is evidence of it.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trunkline import __version__
+from trunkline.wire.jsonrpc import ErrorResponse
+
+MODERN = "2026-07-28"
+LATEST_LEGACY = "2025-11-25"
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+_NAMESPACE = "io.modelcontextprotocol/"
+VERSION_KEY = _NAMESPACE + "protocolVersion"
+CLIENT_INFO_KEY = _NAMESPACE + "clientInfo"
+CAPABILITIES_KEY = _NAMESPACE + "clientCapabilities"
+
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+_MODERN_CODES = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+CLIENT_INFO = {"name": "trunkline", "title": "Trunkline", "version": __version__}
+
+NAMED_METHODS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods whose `Mcp-Name` header mirrors a parameter."""
+
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SENTINEL = re.compile(r"=\?base64\?.*\?=")
+
+
+def initialize_params() -> bytes:
+    return msgspec.json.encode(
+        {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO}
+    )
+
+
+_ENVELOPE = msgspec.json.encode({VERSION_KEY: MODERN, CLIENT_INFO_KEY: CLIENT_INFO, CAPABILITIES_KEY: {}})
+
+
+def request_meta(*, modern: bool, progress_token: int | None = None) -> bytes:
+    """The `_meta` object of a request of ours; empty when the era and the request need none."""
+    token = b"" if progress_token is None else b'"progressToken":%d' % progress_token
+    if not modern:
+        return b"{%b}" % token if token else b""
+    return _ENVELOPE[:-1] + b"," + token + b"}" if token else _ENVELOPE
+
+
+def with_meta(params: bytes, meta: bytes) -> bytes:
+    """`params` (an object without a `_meta` of its own) with one put in."""
+    if not meta:
+        return params or b"{}"
+    inner = params.strip()[1:-1].strip() if params else b""
+    if not inner:
+        return b'{"_meta":%b}' % meta
+    return b'{%b,"_meta":%b}' % (inner, meta)
+
+
+def modern_headers(method: str, name: str | None) -> dict[str, str]:
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    if name is not None:
+        headers["Mcp-Name"] = header_value(name)
+    return headers
+
+
+def header_value(value: str) -> str:
+    """As it can travel in a header: plain when it may, else in the `=?base64?…?=` form."""
+    if not value or (_PLAIN.fullmatch(value) and not _SENTINEL.fullmatch(value)):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode('utf-8')).decode('ascii')}?="
+
+
+def parameter_headers(
+    mirrored: Iterable[tuple[str, tuple[str, ...]]], arguments: Mapping[str, Any]
+) -> dict[str, str]:
+    """The `Mcp-Param-…` headers of a call; an absent or null argument has none."""
+    headers: dict[str, str] = {}
+    for suffix, path in mirrored:
+        value: Any = arguments
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, bool):
+            headers[f"Mcp-Param-{suffix}"] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            headers[f"Mcp-Param-{suffix}"] = header_value(str(value))
+    return headers
+
+
+class _Discovered(msgspec.Struct, rename="camel"):
+    supported_versions: list[str] = []
+    capabilities: Any = None
+    instructions: Any = None
+
+
+class _Initialized(msgspec.Struct, rename="camel"):
+    protocol_version: str
+    capabilities: Any = None
+    instructions: Any = None
+
+
+class _Unsupported(msgspec.Struct):
+    supported: list[str] = []
+
+
+class Introduction(msgspec.Struct, frozen=True):
+    """What a server said of itself when the connection was made."""
+
+    version: str
+    capabilities: dict[str, Any]
+    instructions: str | None
+
+    @property
+    def modern(self) -> bool:
+        return self.version == MODERN
+
+
+def read_discovery(result: bytes) -> Introduction | None:
+    """A `server/discover` result as evidence of the modern era; None when it is none."""
+    try:
+        found = msgspec.json.decode(result, type=_Discovered)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if MODERN not in found.supported_versions:
+        return None
+    return _introduction(MODERN, found)
+
+
+def read_initialization(result: bytes) -> Introduction | None:
+    """An `initialize` result; None when it is not one we can work with."""
+    try:
+        found = msgspec.json.decode(result, type=_Initialized)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if found.protocol_version not in LEGACY_VERSIONS:
+        return None
+    return _introduction(found.protocol_version, found)
+
+
+def _introduction(version: str, said: _Discovered | _Initialized) -> Introduction:
+    return Introduction(
+        version,
+        said.capabilities if isinstance(said.capabilities, dict) else {},
+        said.instructions if isinstance(said.instructions, str) else None,
+    )
+
+
+def proves_modern(error: ErrorResponse) -> bool:
+    """Whether an error to a probe can only come from a modern server that serves our version.
+
+    Codes are evidence, texts never. An unsupported-version answer counts when it lists our version.
+    """
+    if error.code != UNSUPPORTED_VERSION:
+        return error.code in _MODERN_CODES
+    return MODERN in versions_offered(error)
+
+
+def versions_offered(error: ErrorResponse) -> list[str]:
+    if error.code != UNSUPPORTED_VERSION or not error.data:
+        return []
+    try:
+        return msgspec.json.decode(error.data, type=_Unsupported).supported
+    except (msgspec.DecodeError, RecursionError):
+        return []

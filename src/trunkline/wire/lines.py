@@ -1,0 +1,81 @@
+"""Cuts a byte stream into lines without ever holding more than one bounded line.
+
+Pure. A line over the limit is thrown away while it streams by and reported as `Oversized`, with the
+little of it that may still tell whose answer it was; the next line is read as if nothing had happened.
+"""
+
+import re
+from dataclasses import dataclass
+
+_KEPT = 512
+_PLAIN_MEMBER = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*("[^"\\]*"|[\w.+-]+)\s*(?=[,}])')
+_PLAIN_MEMBERS_AT_END = re.compile(rb'(?:,\s*"[^"\\]*"\s*:\s*(?:"[^"\\]*"|[\w.+-]+)\s*)+\}\s*\Z')
+_MORE_DIGITS_THAN_OURS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    size: int
+    probable_id: int | None
+    """The id it answers, if it is an answer and its id can be told apart from its content."""
+
+
+class LineSplitter:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._dropped = 0
+        self._head = b""
+
+    def feed(self, chunk: bytes) -> list[bytes | Oversized]:
+        """The lines that became complete, without their line ends; blank ones are left out."""
+        lines: list[bytes | Oversized] = []
+        start = 0
+        while (end := chunk.find(b"\n", start)) != -1:
+            self._take(chunk[start:end])
+            self._finish(lines)
+            start = end + 1
+        self._take(chunk[start:] if start else chunk)
+        return lines
+
+    def rest(self) -> bytes:
+        """What came after the last line end; nothing of a line that was too long."""
+        return b"" if self._dropped else bytes(self._buffer)
+
+    def _take(self, piece: bytes) -> None:
+        if self._dropped:
+            self._dropped += len(piece)
+            self._buffer += piece[-_KEPT:]
+            del self._buffer[:-_KEPT]
+            return
+        self._buffer += piece
+        if len(self._buffer) > self._limit:
+            self._dropped = len(self._buffer)
+            self._head = bytes(self._buffer[:_KEPT])
+            del self._buffer[:-_KEPT]
+
+    def _finish(self, lines: list[bytes | Oversized]) -> None:
+        if self._dropped:
+            lines.append(Oversized(self._dropped, _answered_id(self._head, bytes(self._buffer))))
+        else:
+            line = bytes(self._buffer).strip(b" \t\r")
+            if line:
+                lines.append(line)
+        self._buffer.clear()
+        self._dropped = 0
+        self._head = b""
+
+
+def _answered_id(head: bytes, tail: bytes) -> int | None:
+    """Only members of the message itself count: those before its first and after its last nested value."""
+    members: dict[bytes, bytes] = {}
+    position = len(head) - len(head.lstrip())
+    while member := _PLAIN_MEMBER.match(head, position):
+        members[member[1]] = member[2]
+        position = member.end()
+    if at_end := _PLAIN_MEMBERS_AT_END.search(tail):
+        members.update((member[1], member[2]) for member in _PLAIN_MEMBER.finditer(at_end[0]))
+    identity = members.get(b"id", b"")
+    if b"method" in members or not identity.isdigit() or len(identity) > _MORE_DIGITS_THAN_OURS:
+        return None
+    return int(identity)
