@@ -1,0 +1,28 @@
+"""What a `SqlStore` needs from a database: opened and closed, and work run on it in a transaction.
+
+`work` is plain synchronous SQLAlchemy Core on one connection, so that every statement of the store is
+written once. `sqlite.py` and `postgresql.py` implement this; how a write becomes durable is theirs alone.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+Result = TypeVar("Result")
+
+
+class Database(Protocol):
+    async def open(self) -> None:
+        """Reach it and bring its tables up to date. Raises `StartRefused`."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what waits, let go of everything."""
+        ...
+
+    async def read(self, work: Callable[[Connection], Result]) -> Result: ...
+
+    async def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Durable when it returns. What `work` raises undoes its own changes and comes out here."""
+        ...

@@ -1,0 +1,125 @@
+"""One writer for a database that allows one: all writes that wait share the next commit.
+
+A commit to disk costs milliseconds whatever is in it, so the writer takes everything that has queued
+up meanwhile, runs each in a savepoint of its own, commits once, and only then answers. A write that
+fails, fails alone; a commit that fails, fails all of its batch. Callers may go away at any time.
+Knows nothing of SQLite but that it wants this.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from trunkline.errors import StorageUnavailable
+from trunkline.store.failures import unavailable
+
+Result = TypeVar("Result")
+Work = Callable[[Connection], object]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    work: Work
+    answer: asyncio.Future[object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+class GroupCommit:
+    def __init__(self, engine: AsyncEngine, *, most: int = 256) -> None:
+        self._engine = engine
+        self._most = most
+        self._queue: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._stopped = False
+        self._writer = asyncio.create_task(self._run(), name="store-writer")
+
+    async def submit(self, work: Callable[[Connection], Result]) -> Result:
+        """Wait until `work` is committed. Cancelled before its turn, it does not run at all."""
+        if self._stopped:
+            raise _stopped()
+        waiting = _Waiting(work, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._wake.set()
+        return cast(Result, await waiting.answer)
+
+    async def close(self) -> None:
+        """Take no more, commit what waits."""
+        self._stopped = True
+        self._wake.set()
+        await self._writer
+
+    async def _run(self) -> None:
+        try:
+            while self._queue or not self._stopped:
+                await self._wake.wait()
+                self._wake.clear()
+                while batch := self._next_batch():
+                    await self._commit(batch)
+        finally:
+            self._stopped = True
+            for waiting in self._queue:
+                _answer(waiting, _Failed(_stopped()))
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        while self._queue and len(batch) < self._most:
+            waiting = self._queue.popleft()
+            if not waiting.answer.cancelled():
+                batch.append(waiting)
+        return batch
+
+    async def _commit(self, batch: Sequence[_Waiting]) -> None:
+        try:
+            async with self._engine.begin() as connection:
+                outcomes = await connection.run_sync(_run_each, [waiting.work for waiting in batch])
+        except BaseException as error:
+            for waiting in batch:
+                _answer(waiting, _Failed(unavailable(error)))
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for waiting, outcome in zip(batch, outcomes, strict=True):
+                _answer(waiting, outcome)
+
+
+def _run_each(connection: Connection, works: Sequence[Work]) -> list[_Done | _Failed]:
+    outcomes: list[_Done | _Failed] = []
+    for work in works:
+        savepoint = connection.begin_nested()
+        try:
+            value = work(connection)
+        except Exception as error:
+            # A full disk undoes the whole transaction, savepoint included: then this raises, and all fail.
+            savepoint.rollback()
+            outcomes.append(_Failed(error))
+        else:
+            savepoint.commit()
+            outcomes.append(_Done(value))
+    return outcomes
+
+
+def _answer(waiting: _Waiting, outcome: _Done | _Failed) -> None:
+    if waiting.answer.done():
+        return
+    if isinstance(outcome, _Done):
+        waiting.answer.set_result(outcome.value)
+    else:
+        waiting.answer.set_exception(outcome.error)
+
+
+def _stopped() -> StorageUnavailable:
+    return StorageUnavailable("The gateway is stopping and stores nothing more.")
