@@ -1,0 +1,397 @@
+"""The gateway's verbs, in the order things happen: this module is the contents page, in code.
+
+Every door (REST, MCP, command line) comes in here. It sequences the registry (what should be), the session
+manager (what is) and the aggregator (what they have), and holds no rule of its own beyond that order.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from datetime import datetime, timedelta
+
+from trunkline.core.events import Events
+from trunkline.core.journal import Journal
+from trunkline.core.keys import Keys
+from trunkline.core.request_router import RequestRouter
+from trunkline.core.server_registry import ServerRegistry
+from trunkline.core.supervision import Supervision
+from trunkline.core.tool_aggregator import ToolAggregator
+from trunkline.errors import (
+    Lost,
+    ServerUnavailable,
+    StorageUnavailable,
+    TrunklineError,
+)
+from trunkline.model import (
+    ApiKey,
+    AuditRecord,
+    Call,
+    Disconnection,
+    Event,
+    GatewayState,
+    Health,
+    HealthReport,
+    HistoryRecord,
+    ItemKind,
+    Outcome,
+    Principal,
+    Problem,
+    Scope,
+    Server,
+    ServerDraft,
+    ServerPatch,
+    ServerStatus,
+    Tool,
+)
+from trunkline.ports import AuditFilter, Clock, Store
+from trunkline.security.audit import audit_record
+from trunkline.settings import Settings
+from trunkline.telemetry import Metrics, Redactor
+from trunkline.upstream.health_monitor import HealthMonitor
+from trunkline.upstream.session_manager import SessionManager
+
+log = logging.getLogger(__name__)
+
+S = ServerStatus
+DRAIN_RETRY_AFTER = 5
+PRUNE_SECONDS = 6 * 3600.0
+
+
+class Gateway:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        redactor: Redactor,
+        journal: Journal,
+        keys: Keys,
+        registry: ServerRegistry,
+        aggregator: ToolAggregator,
+        sessions: SessionManager,
+        supervision: Supervision,
+        health: HealthMonitor,
+        router: RequestRouter,
+        events: Events,
+    ) -> None:
+        self.settings = settings
+        self.telemetry = metrics
+        self._store = store
+        self._clock = clock
+        self._redactor = redactor
+        self._journal = journal
+        self._keys = keys
+        self._registry = registry
+        self._aggregator = aggregator
+        self._sessions = sessions
+        self._supervision = supervision
+        self._health = health
+        self._router = router
+        self.events = events
+        self._started = clock.monotonic()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self.draining = False
+
+    async def start(self) -> None:
+        """Load what is known, then make it so: no server delays the start or another server."""
+        await self._registry.load()
+        await self._keys.load()
+        await self._aggregator.load({server.id: server.name for server in self._registry.all()})
+        self._journal.start()
+        self._health.start()
+        for server in self._registry.all():
+            if server.wanted:
+                self._begin_to_connect(server)
+        self.telemetry.set_servers(self._registry.counts())
+        self.telemetry.tools.set(len(self._aggregator.catalog))
+        self._in_background(self._prune_audit())
+
+    async def close(self) -> None:
+        for task in list(self._background):
+            task.cancel()
+        await self._health.close()
+        await self._supervision.close()
+        await self._aggregator.close()
+        await self._sessions.close()
+        await self._journal.close()
+
+    def _begin_to_connect(self, server: Server) -> None:
+        """Its upkeep does the work; the status says so at once."""
+        self._sessions.keep(server.id, server.name, server.era)
+        self._supervision.on_connecting(server.id)
+
+    # Servers
+
+    async def register(self, draft: ServerDraft, by: Principal) -> Server:
+        server = await self._registry.register(draft, by)
+        self._changed()
+        self.events.publish(Event("server.registered", server.id, server.name, server.status))
+        if server.wanted:
+            self._begin_to_connect(server)
+        return self._registry.get(server.id)
+
+    def list_servers(
+        self, *, status: ServerStatus | None = None, limit: int = 100, offset: int = 0
+    ) -> tuple[list[Server], int]:
+        found = [server for server in self._registry.all() if status in (None, server.status)]
+        return found[offset : offset + limit], len(found)
+
+    def get_server(self, server: str) -> Server:
+        return self._registry.get(server)
+
+    def masked_config(self, server: str) -> dict[str, object]:
+        return self._registry.masked_config(self._registry.get(server))
+
+    def problems(self, server: str) -> tuple[Problem, ...]:
+        return self._aggregator.problems(self._registry.get(server).id)
+
+    async def change(self, server: str, patch: ServerPatch, by: Principal) -> Server:
+        """A new way to the server is taken at once: calls in flight on the old one are cut off."""
+        before = self._registry.get(server)
+        async with self._lock(before.id):
+            before = self._registry.get(before.id)
+            after = await self._registry.change(before, patch, by)
+            if after.sealed_config != before.sealed_config and after.wanted:
+                await self._take_down(after, "its configuration was changed")
+                self._begin_to_connect(after)
+            return self._registry.get(after.id)
+
+    async def connect(self, server: str, by: Principal) -> tuple[Server, bool]:
+        found = self._registry.get(server)
+        async with self._lock(found.id):
+            found = self._registry.get(found.id)
+            if found.status.callable:
+                return found, True
+            await self._registry.want(found, True, "server.connected", by)
+            if found.status is S.DISCONNECTING and self._sessions.get(found.id) is not None:
+                self._supervision.move(found.id, S.CONNECTED)
+                return self._registry.get(found.id), True
+            self._begin_to_connect(found)
+            return self._registry.get(found.id), False
+
+    async def disconnect(self, server: str, *, force: bool, by: Principal) -> Disconnection:
+        found = self._registry.get(server)
+        async with self._lock(found.id):
+            await self._registry.want(found, False, "server.disconnected", by)
+            found = self._registry.get(found.id)
+            connection = self._sessions.get(found.id)
+            pending = connection.in_flight if connection is not None else 0
+            if found.status is S.DISCONNECTING and not force:
+                return Disconnection(found.id, found.status, pending)
+            if pending and not force:
+                self._supervision.move(found.id, S.DISCONNECTING)
+                self._in_background(self._drain_server(found.id))
+                return Disconnection(found.id, S.DISCONNECTING, pending)
+            await self._take_down(found, "the server was disconnected")
+            return Disconnection(found.id, S.DISCONNECTED, 0)
+
+    async def _drain_server(self, server_id: str) -> None:
+        connection = self._sessions.get(server_id)
+        if connection is not None:
+            try:
+                await asyncio.wait_for(connection.wait_idle(), self.settings.drain_timeout)
+            except TimeoutError:
+                log.warning("%s: %d calls are cut off", connection.name, connection.in_flight)
+        async with self._lock(server_id):
+            server = self._registry.find(server_id)
+            if server is not None and server.status is S.DISCONNECTING:
+                await self._take_down(server, "the server was disconnected")
+
+    async def _take_down(self, server: Server, reason: str) -> None:
+        self._sessions.fail(server.id, Lost(reason))
+        await self._sessions.drop(server.id)
+        await self._aggregator.stop(server.id)
+        server = self._registry.get(server.id)
+        if server.status is not S.DISCONNECTED:
+            self._supervision.move(server.id, S.DISCONNECTED)
+
+    async def remove(self, server: str, by: Principal) -> None:
+        found = self._registry.get(server)
+        async with self._lock(found.id):
+            found = self._registry.get(found.id)
+            await self._take_down(found, "the server was removed")
+            await self._registry.remove(found, by)
+            await self._aggregator.forget(found.id)
+        self._locks.pop(found.id, None)
+        self._health.forget(found.id)
+        self._redactor.forget(found.id)
+        self.telemetry.forget_server(found.name)
+        self._changed()
+        self.events.publish(Event("server.removed", found.id, found.name))
+
+    async def refresh(self, server: str, by: Principal) -> Server:
+        found = self._registry.get(server)
+        connection = self._sessions.get(found.id)
+        if connection is None or not found.status.callable:
+            raise ServerUnavailable(
+                f"Server unavailable: {found.name}. It must be connected for its tools to be listed",
+                extra={"server": {"id": found.id, "name": found.name, "status": found.status.value}},
+            )
+        self._journal.audit(audit_record("server.refreshed", by, self._clock.now(), server=found))
+        self._aggregator.refresh(found, connection)
+        return found
+
+    def tools_of(self, server: str) -> list[Tool]:
+        tools = self._aggregator.catalog.tools_of(self._registry.get(server).id)
+        return sorted(tools.values(), key=lambda tool: tool.name)
+
+    def item_counts(self, server: str) -> Mapping[ItemKind, int]:
+        """How many prompts, resources and templates it has."""
+        items = self._aggregator.catalog.items.get(self._registry.get(server).id, ())
+        return Counter(item.kind for item in items)
+
+    def health_of(self, server: str) -> Health:
+        return self._health.health_of(self._registry.get(server).id)
+
+    async def history(self, server: str, *, limit: int = 50) -> list[HistoryRecord]:
+        found = self._registry.get(server)
+        await self._journal.settle()
+        return await self._store.history(found.id, limit)
+
+    # Tools
+
+    def list_tools(
+        self, *, server: str | None = None, limit: int = 100, offset: int = 0
+    ) -> tuple[list[Tool], int]:
+        if server is not None:
+            found = self.tools_of(server)
+        else:
+            catalog = self._aggregator.catalog
+            found = [catalog.by_name[name] for name in sorted(catalog.by_name)]
+        return found[offset : offset + limit], len(found)
+
+    def get_tool(self, name: str) -> Tool:
+        return self._router.look_up(name)
+
+    async def call(self, call: Call) -> Outcome:
+        """Raises `TrunklineError` only."""
+        if self.draining:
+            raise ServerUnavailable("The gateway is shutting down", retry_after=DRAIN_RETRY_AFTER)
+        self._calls += 1
+        self._quiet.clear()
+        ended, server = "CANCELLED", ""
+        try:
+            outcome = await self._router.route(call)
+            ended, server = "ok", outcome.server_name
+            return outcome
+        except TrunklineError as error:
+            ended = error.code
+            raise
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._quiet.set()
+            if self.settings.audit_calls:
+                self._journal.audit(self._call_record(call, server, ended))
+
+    # Keys
+
+    def authenticate(self, token: bytes | None, ip: str | None) -> Principal:
+        return self._keys.authenticate(token, ip)
+
+    async def create_key(
+        self, name: str, scope: Scope, *, expires_at: datetime | None, by: Principal
+    ) -> tuple[ApiKey, str]:
+        return await self._keys.create(name, scope, expires_at=expires_at, by=by)
+
+    def list_keys(self) -> list[ApiKey]:
+        return self._keys.all()
+
+    async def revoke_key(self, key_id: str, by: Principal) -> ApiKey:
+        return await self._keys.revoke(key_id, by)
+
+    # Operation
+
+    async def read_audit(self, query: AuditFilter) -> tuple[list[AuditRecord], int]:
+        await self._journal.settle()
+        return await self._store.read_audit(query)
+
+    def state(self) -> GatewayState:
+        tools = self._aggregator.catalog.by_name.values()
+        return GatewayState(
+            servers=self._registry.counts(),
+            total_tools=len(tools),
+            classified_tools=sum(tool.is_classified for tool in tools),
+            last_sync=self._aggregator.last_sync,
+            health_interval=self.settings.health_interval,
+            uptime_seconds=self._clock.monotonic() - self._started,
+        )
+
+    async def health(self) -> HealthReport:
+        counts = self._registry.counts()
+        issues: list[str] = []
+        database = "ok"
+        try:
+            await self._store.ping()
+        except StorageUnavailable as error:
+            database = "failed"
+            issues.append(f"the database does not answer: {error.detail}")
+        sessions = "ok"
+        for status, text in ((S.ERROR, "in error state"), (S.DEGRADED, "degraded")):
+            if number := counts[status]:
+                sessions = "degraded"
+                issues.append(f"{number} {'server' if number == 1 else 'servers'} {text}")
+        return HealthReport({"database": database, "sessions": sessions}, counts, tuple(issues))
+
+    def metrics_text(self) -> bytes:
+        return self.telemetry.render()
+
+    async def drain(self) -> None:
+        """Refuse new calls and wait, within reason, for those under way."""
+        self.draining = True
+        try:
+            await asyncio.wait_for(self._quiet.wait(), self.settings.shutdown_timeout)
+        except TimeoutError:
+            log.warning("%d calls are cut off by the end of the gateway", self._calls)
+
+    # Inside
+
+    def _lock(self, server_id: str) -> asyncio.Lock:
+        """Of one server: what is wanted of it is done one after the other."""
+        return self._locks.setdefault(server_id, asyncio.Lock())
+
+    def _changed(self) -> None:
+        self.telemetry.set_servers(self._registry.counts())
+        self.telemetry.tools.set(len(self._aggregator.catalog))
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _call_record(self, call: Call, server_name: str, ended: str) -> AuditRecord:
+        server = self._registry.find(server_name or call.server_id or call.name.partition(".")[0])
+        return AuditRecord(
+            event="tool.called",
+            actor=call.principal.name,
+            timestamp=self._clock.now(),
+            server_id=server.id if server else None,
+            server_name=server.name if server else None,
+            ip_address=call.principal.ip,
+            details={
+                "tool": call.name,
+                "request_id": call.request_id,
+                "outcome": ended,
+                "key_id": call.principal.key_id,
+            },
+        )
+
+    async def _prune_audit(self) -> None:
+        while True:
+            try:
+                removed = await self._store.prune_audit(
+                    self._clock.now() - timedelta(days=self.settings.audit_days)
+                )
+            except StorageUnavailable as error:
+                log.warning("old audit records could not be removed: %s", error.detail)
+            else:
+                if removed:
+                    log.info("removed %d old audit records", removed)
+            await self._clock.sleep(PRUNE_SECONDS)
