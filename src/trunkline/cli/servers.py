@@ -1,0 +1,432 @@
+"""`trunkline servers …`: register upstream servers, see how they are, connect, change and remove them."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from trunkline.cli.desk import Desk, asks_gateway
+from trunkline.cli.failures import Failure, UsageFailure
+from trunkline.cli.gateway_client import AGGREGATOR, segment
+from trunkline.cli.screen import Column, Screen
+from trunkline.model import ServerStatus
+
+SERVERS = f"{AGGREGATOR}/servers"
+SETTLED = frozenset({"CONNECTED", "DEGRADED", "ERROR", "DISCONNECTED"})
+_POLL_SECONDS = 0.2
+_DISCOVERY_SECONDS = 10.0
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Register servers and look after them.")
+
+ServerArgument = Annotated[str, typer.Argument(metavar="NAME", help="The server's name or id.")]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", metavar="'K: V'", help="A header to send; can be repeated.")
+]
+EnvOption = Annotated[
+    list[str] | None, typer.Option("--env", metavar="K=V", help="A variable for the child; can be repeated.")
+]
+CommandArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- COMMAND [ARGS]...", help="The command line of a STDIO server.", show_default=False
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait at most.")
+]
+
+
+@app.command("add")
+@asks_gateway
+def add_server(
+    desk: Desk,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _, a letter first.")],
+    command: CommandArgument = None,
+    stdio: Annotated[bool, typer.Option("--stdio", help="A child process; implied by a command.")] = False,
+    http: Annotated[str | None, typer.Option(metavar="URL", help="A server on streamable HTTP.")] = None,
+    sse: Annotated[str | None, typer.Option(metavar="URL", help="A server on HTTP+SSE.")] = None,
+    header: HeaderOption = None,
+    env: EnvOption = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    health_url: Annotated[str | None, typer.Option(metavar="URL", help="Asked instead of a ping.")] = None,
+    connect: Annotated[bool, typer.Option("--connect/--no-connect", help="Connect it now.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is connected.")] = True,
+    timeout: TimeoutOption = 150.0,
+) -> None:
+    """Register a server, connect it, and say how many tools it has or why it has none.
+
+    \b
+    trunkline servers add files -- npx -y @modelcontextprotocol/server-filesystem /srv
+    trunkline servers add search --http https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+    trunkline servers add old --sse https://old.example.com/sse --description "The old one"
+    """
+    transport, config = connection_config(stdio, command, http, sse, header, env)
+    draft = {
+        "name": name,
+        "description": description,
+        "transport_type": transport,
+        "connection_config": config,
+        "health_check_url": health_url,
+        "auto_connect": connect,
+    }
+    server = desk.gateway.post(SERVERS, {key: value for key, value in draft.items() if value is not None})
+    if connect and wait:
+        server = wait_until_settled(desk, server["id"], name, timeout)
+    _report(desk, server, f"Registered {name}.")
+
+
+@app.command("list")
+@asks_gateway
+def list_servers(
+    desk: Desk,
+    status: Annotated[
+        ServerStatus | None, typer.Option(case_sensitive=False, help="Only those in this status.")
+    ] = None,
+) -> None:
+    """Show all servers.
+
+    \b
+    trunkline servers list
+    trunkline servers list --status error
+    """
+    servers = list(desk.gateway.every(SERVERS, "servers", status=status))
+    if desk.screen.as_json:
+        desk.screen.json({"servers": servers, "total": len(servers)})
+    elif not servers:
+        desk.screen.say("No servers." if status is None else f"No servers in status {status}.")
+        if status is None:
+            desk.screen.say("Register one: trunkline servers add NAME -- COMMAND, or --http URL")
+    else:
+        desk.screen.table(
+            [
+                Column("NAME"),
+                Column("STATUS"),
+                Column("TRANSPORT"),
+                Column("TOOLS", right=True),
+                Column("DESCRIPTION", folds=True),
+            ],
+            [
+                (s["name"], s["status"], s["transport_type"], s["tool_count"], s.get("description"))
+                for s in servers
+            ],
+        )
+
+
+@app.command("show")
+@asks_gateway
+def show_server(desk: Desk, server: ServerArgument) -> None:
+    """Show one server: its state, its configuration without secrets, and what is wrong with it.
+
+    \b
+    trunkline servers show files
+    """
+    found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+    if desk.screen.as_json:
+        desk.screen.json(found)
+        return
+    config = found.get("connection_config") or {}
+    pairs: list[tuple[str, object]] = [
+        ("name", found["name"]),
+        ("id", found["id"]),
+        ("description", found.get("description")),
+        ("status", found["status"]),
+        ("error", found.get("error_message")),
+        ("transport", found["transport_type"]),
+        ("reaches", reach_of(config)),
+        ("sends", sent_with(config) or None),
+        ("tools", found["tool_count"]),
+        ("health url", found.get("health_check_url")),
+        ("last check", found.get("last_health_check")),
+        ("connected", found.get("connected_at")),
+        ("registered", found["registered_at"]),
+        ("updated", found.get("updated_at")),
+    ]
+    desk.screen.fields([(label, value) for label, value in pairs if value is not None])
+    if problems := found.get("problems"):
+        desk.screen.say("\nProblems:")
+        desk.screen.table(PROBLEM_COLUMNS, [(p["kind"], p["name"], p["reason"]) for p in problems])
+
+
+PROBLEM_COLUMNS = [Column("KIND"), Column("NAME", folds=True), Column("REASON", folds=True)]
+
+
+@app.command("connect")
+@asks_gateway
+def connect_server(
+    desk: Desk,
+    server: ServerArgument,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is connected.")] = True,
+    timeout: TimeoutOption = 150.0,
+) -> None:
+    """Connect a server, also one that had been given up.
+
+    \b
+    trunkline servers connect files
+    """
+    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/connect")
+    if not wait:
+        _show_answer(desk, answer, f"{server}: {answer['message']}.")
+        return
+    settled = wait_until_settled(desk, answer["server_id"], server, timeout)
+    _report(desk, settled, f"{server}: {answer['message']}.")
+
+
+@app.command("disconnect")
+@asks_gateway
+def disconnect_server(
+    desk: Desk,
+    server: ServerArgument,
+    force: Annotated[bool, typer.Option("--force", help="Cancel the calls in flight.")] = False,
+) -> None:
+    """Disconnect a server; calls in flight may finish first.
+
+    \b
+    trunkline servers disconnect files
+    trunkline servers disconnect files --force
+    """
+    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/disconnect", {"force": force})
+    _show_answer(desk, answer, f"{server}: {answer['message']}.")
+
+
+@app.command("refresh")
+@asks_gateway
+def refresh_server(desk: Desk, server: ServerArgument) -> None:
+    """Ask a server for its tools again.
+
+    \b
+    trunkline servers refresh files
+    """
+    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/tools/refresh")
+    _show_answer(desk, answer, f"{server}: {answer['message']}.")
+
+
+@app.command("remove")
+@asks_gateway
+def remove_server(
+    desk: Desk,
+    server: ServerArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Disconnect a server and forget it, with its tools and its configuration.
+
+    \b
+    trunkline servers remove files
+    trunkline servers remove files --yes
+    """
+    found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+    question = f"Remove {found['name']} and its {counted(found['tool_count'], 'tool')}?"
+    confirm(desk.screen, question, yes=yes)
+    desk.gateway.delete(f"{SERVERS}/{segment(found['id'])}")
+    _show_answer(
+        desk, {"id": found["id"], "name": found["name"], "removed": True}, f"Removed {found['name']}."
+    )
+
+
+@app.command("update")
+@asks_gateway
+def update_server(
+    desk: Desk,
+    server: ServerArgument,
+    command: CommandArgument = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="URL", help="Its new address (streamable HTTP).")
+    ] = None,
+    sse: Annotated[str | None, typer.Option(metavar="URL", help="Its new address (HTTP+SSE).")] = None,
+    header: HeaderOption = None,
+    env: EnvOption = None,
+    description: Annotated[str | None, typer.Option(help="What it is for; '' for none.")] = None,
+    health_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Asked instead of a ping; '' for none.")
+    ] = None,
+) -> None:
+    """Change a server. Its name and its transport stay: for those, remove it and add it again.
+
+    Headers and variables given here are added to those it has; K= with nothing behind it removes one.
+
+    \b
+    trunkline servers update search --header 'Authorization: Bearer NEW'
+    trunkline servers update files --description "Files of the team"
+    """
+    changes: dict[str, object] = {}
+    if description is not None:
+        changes["description"] = description or None
+    if health_url is not None:
+        changes["health_check_url"] = health_url or None
+    if command or http or sse or header or env:
+        found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+        changes["connection_config"] = _changed_config(found, command, http, sse, header, env)
+    if not changes:
+        raise UsageFailure("Nothing to change: say what, as `trunkline servers update --help` shows")
+    updated = desk.gateway.patch(f"{SERVERS}/{segment(server)}", changes)
+    _show_answer(desk, updated, f"Changed {updated['name']}: {', '.join(changes)}.")
+
+
+def connection_config(
+    stdio: bool,
+    command: list[str] | None,
+    http: str | None,
+    sse: str | None,
+    header: list[str] | None,
+    env: list[str] | None,
+) -> tuple[str, dict[str, Any]]:
+    """The transport and its configuration, as flags say them. Raises `UsageFailure`."""
+    ways = [bool(command) or stdio, http is not None, sse is not None]
+    if sum(ways) != 1:
+        raise UsageFailure(
+            "Say how to reach the server, in one way: a command behind --, --http URL or --sse URL"
+        )
+    if http is not None or sse is not None:
+        if env:
+            raise UsageFailure("--env is for a command; a server at an address takes --header")
+        config: dict[str, Any] = {"base_url": http} if http is not None else {"url": sse}
+        if header:
+            config["headers"] = _headers(header)
+        return ("HTTP" if http is not None else "SSE"), config
+    if header:
+        raise UsageFailure("--header is for a server at an address; a command takes --env")
+    if not command:
+        raise UsageFailure("--stdio needs a command: trunkline servers add NAME -- COMMAND ARGS")
+    config = {"command": command[0], "args": command[1:]}
+    if env:
+        config["env"] = _variables(env)
+    return "STDIO", config
+
+
+def _changed_config(
+    found: dict[str, Any],
+    command: list[str] | None,
+    http: str | None,
+    sse: str | None,
+    header: list[str] | None,
+    env: list[str] | None,
+) -> dict[str, Any]:
+    """The masked configuration with the changes in it: what stays masked stays as it is sealed."""
+    config = dict(found["connection_config"])
+    transport = found["transport_type"]
+    needs = {"STDIO": (command, env), "HTTP": (http, header), "SSE": (sse, header)}[transport]
+    if [bool(part) for part in needs].count(True) != sum(map(bool, (command, http, sse, header, env))):
+        raise UsageFailure(f"{found['name']} is a {transport} server; its transport cannot be changed")
+    if command:
+        config |= {"command": command[0], "args": command[1:]}
+    if http:
+        config["base_url"] = http
+    if sse:
+        config["url"] = sse
+    for key, given in (("headers", _headers(header or [])), ("env", _variables(env or []))):
+        if given:
+            merged = {**config.get(key, {}), **given}
+            config[key] = {name: value for name, value in merged.items() if value != ""}
+    return config
+
+
+def reach_of(config: Mapping[str, Any]) -> str:
+    """The profile, the command or the address of a masked configuration, in one line."""
+    if config.get("profile"):
+        parameters = (f"{name}={value}" for name, value in (config.get("parameters") or {}).items())
+        return " ".join(["profile", str(config["profile"]), *parameters])
+    if "command" in config:
+        return " ".join(map(_quoted, [config["command"], *(config.get("args") or ())]))
+    return str(config.get("url") or config.get("base_url") or "-")
+
+
+def _quoted(word: object) -> str:
+    text = str(word)
+    return f'"{text}"' if not text or " " in text else text
+
+
+def sent_with(config: Mapping[str, Any]) -> str:
+    """The variables and headers of a masked configuration."""
+    variables = (f"{name}={value}" for name, value in (config.get("env") or {}).items())
+    headers = (f"{name}: {value}" for name, value in (config.get("headers") or {}).items())
+    return ", ".join([*variables, *headers])
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise UsageFailure(f"--header must be 'Name: value', and {name!r} is not")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _variables(pairs: list[str]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageFailure(f"--env must be NAME=value, and {name!r} is not")
+        variables[name] = value
+    return variables
+
+
+def wait_until_settled(desk: Desk, server_id: str, name: str, timeout: float) -> dict[str, Any]:
+    """The server once its connection was made or given up; CONNECTED once its tools are known too."""
+    deadline = time.monotonic() + timeout
+    with desk.screen.busy(f"Connecting {name} …"):
+        server = _until(desk, server_id, deadline, lambda found: found["status"] in SETTLED)
+        if server["status"] == "CONNECTED" and not server["tool_count"]:
+            soon = min(deadline, time.monotonic() + _DISCOVERY_SECONDS)
+            server = _until(desk, server_id, soon, _is_discovered)
+    return server
+
+
+def _is_discovered(server: dict[str, Any]) -> bool:
+    return bool(server["tool_count"]) or bool(server.get("problems")) or server["status"] != "CONNECTED"
+
+
+def _until(
+    desk: Desk, server_id: str, deadline: float, is_so: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    while True:
+        server: dict[str, Any] = desk.gateway.get(f"{SERVERS}/{segment(server_id)}")
+        if is_so(server) or time.monotonic() >= deadline:
+            return server
+        time.sleep(_POLL_SECONDS)
+
+
+def _report(desk: Desk, server: dict[str, Any], opening: str) -> None:
+    """How a server is after it was added or connected; ends the command with 1 when it is not well."""
+    name, status = server["name"], server["status"]
+    if desk.screen.as_json:
+        desk.screen.json(server)
+        if status == "ERROR":
+            raise typer.Exit(1)
+        return
+    desk.screen.say(opening)
+    if status in ("CONNECTED", "DEGRADED"):
+        desk.screen.say(f"{name} is {status} and has {counted(server['tool_count'], 'tool')}.", style="green")
+        if server["tool_count"]:
+            desk.screen.say(f"See them: trunkline tools list --server {name}")
+    elif status == "ERROR":
+        reason = server.get("error_message") or "no reason was given"
+        raise Failure(
+            f"{name} is not connected: {reason}", f"It stays registered; more: trunkline servers show {name}"
+        )
+    elif status == "CONNECTING":
+        desk.screen.say(f"{name} is still connecting; see: trunkline servers show {name}", style="yellow")
+    else:
+        desk.screen.say(f"{name} is {status}; connect it: trunkline servers connect {name}")
+
+
+def _show_answer(desk: Desk, answer: dict[str, Any], text: str) -> None:
+    if desk.screen.as_json:
+        desk.screen.json(answer)
+    else:
+        desk.screen.say(text)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def confirm(screen: Screen, question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere only --yes goes on."""
+    if yes:
+        return
+    if not screen.can_ask:
+        raise UsageFailure("Nothing was done: there is no terminal to ask on, so say --yes")
+    if not typer.confirm(question, err=True):
+        raise Failure("Nothing was done")
