@@ -1,0 +1,95 @@
+"""Health as the operator sees it: by ping, by address, degraded, down, and back."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.conftest import API, Open, eventually
+from tests.servers.peers import scripted, single_minded
+from tests.servers.running import Upstreams
+
+
+async def test_an_ill_address_degrades_then_downs_then_heals(
+    open_door: Open, upstreams: Upstreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-31, R-32: 5xx counts; DEGRADED still executes, with a warning (R-28)."""
+    ill = tmp_path / "ill"
+    monkeypatch.setenv("SCRIPT", json.dumps({"ill": str(ill)}))
+    port = await upstreams.start("scripted_mcp.py", "http")
+    door = await open_door(health_interval=0.4)
+    address = f"http://127.0.0.1:{port}"
+    await door.connected(
+        "alpha", "HTTP", {"base_url": f"{address}/mcp"}, health_check_url=f"{address}/health"
+    )
+    checked = await eventually(lambda: door.server("alpha"), lambda it: it["last_health_check"] is not None)
+    assert checked["status"] == "CONNECTED"
+    ill.touch()
+    await door.until("alpha", "DEGRADED")
+    status, answer = await door.call("alpha.echo", text="still serves")
+    assert status == 200
+    assert "degraded" in answer["metadata"]["warning"]
+    _, health = await door.ask("GET", f"{API}/servers/alpha/health")
+    assert health["consecutive_failures"] >= 2
+    assert "500" in health["last_error"]
+    await door.until("alpha", "ERROR", "CONNECTING")
+    ill.unlink()
+    await door.until("alpha", "CONNECTED")
+    healed = await eventually(
+        lambda: door.ask("GET", f"{API}/servers/alpha/health"), lambda it: it[1]["consecutive_failures"] == 0
+    )
+    assert healed[0] == 200
+    failures = await door.metric('mcp_aggregator_health_check_failures_total{server="alpha"}')
+    assert failures is not None
+    assert failures >= 3
+
+
+async def test_a_frozen_child_is_found_out_and_replaced(open_door: Open) -> None:
+    """R-31, R-32: a process that lives and says nothing."""
+    door = await open_door(health_interval=0.3, health_timeout=0.3)
+    await door.connected("alpha", "STDIO", scripted())
+    pid = int(await door.text("alpha.pid"))
+    os.kill(pid, signal.SIGSTOP)
+    await door.until("alpha", "DEGRADED")
+    await door.until("alpha", "ERROR", "CONNECTING")
+    await door.until("alpha", "CONNECTED")
+    assert int(await door.text("alpha.pid")) != pid
+
+
+async def test_a_busy_child_is_not_killed_by_its_probe(open_door: Open) -> None:
+    """R-31, R-32: a server that works on a call, one at a time, and answers no ping meanwhile."""
+    door = await open_door(health_interval=0.2, health_timeout=0.2)
+    await door.connected("busy", "STDIO", single_minded("3"))
+    working = asyncio.create_task(door.text("busy.work"))
+    await door.in_flight("busy", 1)
+    seen = set()
+    while not working.done():
+        seen.add((await door.server("busy"))["status"])
+        await asyncio.wait({working}, timeout=0.1)
+    assert await working == "worked"
+    assert seen == {"CONNECTED"}
+
+
+async def test_state_and_health_count_what_there_is(open_door: Open) -> None:
+    """R-33."""
+    door = await open_door()
+    await door.connected("alpha", "STDIO", scripted())
+    await door.register("broken", "STDIO", {"command": "no-such-program-anywhere"})
+    await door.register("asleep", "STDIO", scripted(), auto_connect=False)
+    await door.until("broken", "ERROR")
+    _, state = await door.ask("GET", f"{API}/state")
+    assert (state["total_servers"], state["connected_servers"], state["error_servers"]) == (3, 1, 1)
+    assert (state["disconnected_servers"], state["connecting_servers"]) == (1, 0)
+    assert state["total_tools"] == state["unclassified_tools"] == 15
+    assert state["classified_tools"] == 0
+    assert state["health_check_interval_seconds"] == 30
+    assert state["uptime_seconds"] >= 0
+    assert state["last_sync"].endswith("Z")
+    status, health = await door.ask("GET", f"{API}/health")
+    assert (status, health["status"]) == (200, "degraded")
+    assert health["checks"]["database"] == "ok"
+    assert health["servers"] == {"total": 3, "connected": 1, "error": 1}
+    assert health["issues"] == ["1 server in error state"]
