@@ -14,17 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import msgspec
 
+from bench.gateway import SERVERS, START_SECONDS, Gateway
 from bench.load import Measurement, Mode
 from bench.processes import BenchError, Running, running, settle, two_cores
 from bench.report import DIRECT, FLOOR, GATEWAY, Report, Sample, render, report
@@ -32,9 +31,7 @@ from bench.upstream import Stats
 
 TARGETS = (DIRECT, FLOOR, GATEWAY)
 _WARMUP = 0.5
-_START_SECONDS = 60.0
 _SERVER = "bench"
-_SERVERS_PATH = "/api/v1/aggregator/servers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,44 +134,28 @@ class Bench:
         return Target(name=FLOOR, url=url, mode="rest", tool=f"{_SERVER}.echo", pid=floor.pid)
 
     def _start_gateway(self) -> Target:
-        data = self._folder / "data"
-        arguments = ("serve", "--host", "127.0.0.1", "--port", "0", "--data-dir", str(data))
-        gateway = self._run(GATEWAY, "trunkline", *arguments, core=self._measured_core)
-        url = gateway.wait_for(lambda: _left_behind(data), "where it listens", _START_SECONDS)
-        key = data / "admin.key"
-        self._register(gateway, url, key.read_text().strip())
-        return Target(
-            name=GATEWAY,
-            url=url + "/api/v1/tools/call",
-            mode="rest",
-            tool=f"{_SERVER}.echo",
-            pid=gateway.pid,
-            token_file=key,
-        )
-
-    def _register(self, gateway: Running, url: str, key: str) -> None:
-        draft = {
-            "name": _SERVER,
-            "description": "The neutral upstream of the benchmark.",
-            "transport_type": "HTTP",
-            "connection_config": {"base_url": self._endpoint},
-        }
-        _ask("POST", url + _SERVERS_PATH, key, draft)
+        gateway = Gateway(self._stack, self._folder, core=self._measured_core)
+        gateway.register(_SERVER, "HTTP", {"base_url": self._endpoint})
 
         def connected() -> str | None:
-            server = _ask("GET", f"{url}{_SERVERS_PATH}/{_SERVER}", key)
+            server = gateway.ask("GET", f"{SERVERS}/{_SERVER}")
             if server["status"] == "ERROR":
                 raise BenchError(f"the gateway cannot reach the upstream: {server['error_message']}")
             ready = server["status"] == "CONNECTED" and server["tool_count"] == self._options.tools
             return "connected" if ready else None
 
-        gateway.wait_for(connected, "the upstream as connected", _START_SECONDS)
+        gateway.process.wait_for(connected, "the upstream as connected", START_SECONDS)
+        return Target(
+            name=GATEWAY,
+            url=gateway.url + "/api/v1/tools/call",
+            mode="rest",
+            tool=f"{_SERVER}.echo",
+            pid=gateway.process.pid,
+            token_file=gateway.key_file,
+        )
 
     def _run(self, name: str, *arguments: str, core: int | None) -> Running:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("MCP_")}
-        return self._stack.enter_context(
-            running(name, arguments, folder=self._folder, core=core, environment=environment)
-        )
+        return self._stack.enter_context(running(name, arguments, folder=self._folder, core=core))
 
     def _stats(self) -> Stats:
         with urllib.request.urlopen(self._upstream_url + "/stats", timeout=10) as answer:
@@ -196,30 +177,6 @@ class Bench:
         if ended.returncode != 0:
             raise BenchError(f"{target.name}, {callers} callers: {ended.stderr.decode().strip()}")
         return msgspec.json.decode(ended.stdout, type=Measurement)
-
-
-def _left_behind(data: Path) -> str | None:
-    """The address `serve` leaves in its data folder, once it answers there."""
-    try:
-        url = str(msgspec.json.decode((data / "gateway.json").read_bytes())["url"]).rstrip("/")
-        with urllib.request.urlopen(url + "/health", timeout=5):
-            return url
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _ask(verb: str, url: str, key: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    request = urllib.request.Request(
-        url,
-        method=verb,
-        data=msgspec.json.encode(body) if body is not None else None,
-        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return msgspec.json.decode(answer.read(), type=dict[str, Any])
-    except urllib.error.HTTPError as error:
-        raise BenchError(f"{verb} {url} was answered {error.code}: {error.read()[:500]!r}") from None
 
 
 def measure(bench: Bench, targets: Sequence[Target], options: Options) -> list[Sample]:
