@@ -118,7 +118,9 @@ def obey(line: bytes, options: argparse.Namespace) -> None:
         notice = b'{"jsonrpc":"2.0","method":"notifications/message"}'
         write(b"[" + notice + b",1," + response(identity, b'{"batched":true}') + b"]\n")
     elif method == "fail":
-        write(b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"no","data":{"why":"x"}}}\n' % identity)
+        text, data = params.get("message", "no").encode(), params.get("data", '{"why":"x"}').encode()
+        fault = b'{"code":-7,"message":"%b","data":%b}' % (text, data)
+        write(b'{"jsonrpc":"2.0","id":%d,"error":%b}\n' % (identity, fault))
     elif method == "slow":
         threading.Timer(params["seconds"], answer, (identity, b'{"slow":true}')).start()
     elif method == "exit":

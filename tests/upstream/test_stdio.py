@@ -135,6 +135,25 @@ async def test_noise_is_shown_redacted_and_printable() -> None:
         assert line.heard.noise == ["a line on stdout that is no message: �[31mkey ********"]
 
 
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        ('{"given":"hunter22","n":[1.50]}', b'{"given":"********","n":[1.50]}'),
+        ('{"token":12345}', b'"{\\"token\\":********"'),
+    ],
+    ids=["a text", "more than a text"],
+)
+async def test_the_servers_own_error_is_redacted_and_stays_json(data: str, seen: bytes) -> None:
+    """R-48: servers repeat what they were given."""
+    redactor = Redactor()
+    redactor.learn("bad", ["hunter22"])
+    async with opened(redact=redactor) as line:
+        with pytest.raises(RpcError) as caught:
+            await line.ask("fail", message="no such key: hunter22", data=data)
+    assert str(caught.value) == caught.value.message == "no such key: ********"
+    assert caught.value.data == seen
+
+
 async def test_byte_order_mark_carriage_returns_and_blank_lines_are_no_noise() -> None:
     async with opened() as line:
         assert await line.ask("oddities") == {"odd": True}

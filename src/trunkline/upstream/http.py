@@ -21,7 +21,7 @@ from trunkline.upstream import http_answers
 from trunkline.upstream.http_answers import EVENTS, JSON, Asked
 from trunkline.upstream.listening import NotOffered, keep_listening
 from trunkline.upstream.outbound_client import OutboundClient, OutboundSession, let_end
-from trunkline.upstream.wires import Exchange, Inbox, too_large
+from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import eras, jsonrpc
 from trunkline.wire.eras import Introduction
 from trunkline.wire.jsonrpc import ErrorResponse, Malformed, Message, Notification, Request, Response
@@ -264,7 +264,7 @@ class HttpWire:
             case Response() if message.id == key and key is not None:
                 return message.result
             case ErrorResponse() if message.id in (key, None) and key is not None:
-                raise http_answers.rpc_error(message, self._redact)
+                raise rpc_error(message, self._redact)
             case Notification():
                 self._to_inbox.on_notification(message.method, message.params, key)
             case Request():

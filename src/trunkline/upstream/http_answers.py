@@ -13,12 +13,12 @@ from trunkline.errors import (
     CredentialsRejected,
     Lost,
     ProtocolViolation,
-    RpcError,
     SessionGone,
     UpstreamBusy,
     UpstreamError,
 )
 from trunkline.ports import Redact
+from trunkline.upstream.wires import rpc_error
 from trunkline.wire import jsonrpc
 from trunkline.wire.jsonrpc import ErrorResponse
 
@@ -74,13 +74,6 @@ def refusal(
     if status >= 500:
         return Lost(f"the server answered {status}")
     return ProtocolViolation(_no_answer(status, media_type(headers)))
-
-
-def rpc_error(error: ErrorResponse, redact: Redact) -> RpcError:
-    data = error.data
-    if data is not None:
-        data = redact(data.decode("utf-8", "replace")).encode()
-    return RpcError(error.code, redact(error.message), data)
 
 
 def retry_after(value: str | None, now: datetime) -> int | None:

@@ -19,7 +19,7 @@ from trunkline.ports import Redact
 from trunkline.upstream import http_answers
 from trunkline.upstream.http_answers import EVENTS, Asked
 from trunkline.upstream.outbound_client import OutboundClient, OutboundSession, let_end
-from trunkline.upstream.wires import Exchange, Inbox, too_large
+from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
 from trunkline.wire.jsonrpc import ErrorResponse, Malformed, Message, Notification, Request, Response
@@ -125,7 +125,7 @@ class SseWire:
             del self._pending[exchange.key]
         answer = pending.answer.result()
         if isinstance(answer, ErrorResponse):
-            raise http_answers.rpc_error(answer, self._redact)
+            raise rpc_error(answer, self._redact)
         return answer.result
 
     async def notify(self, method: str, params: bytes = b"") -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from trunkline.errors import ConfigurationFault, Lost, NotSent, RpcError, UpstreamError
+from trunkline.errors import ConfigurationFault, Lost, NotSent, UpstreamError
 from trunkline.model import StdioSpec
 from trunkline.ports import Redact
 from trunkline.telemetry import Flood, printable
 from trunkline.upstream.command_line import child_environment, command_line, start_fault
 from trunkline.upstream.spawner import Child, GuardLost, Spawner
-from trunkline.upstream.wires import Exchange, Inbox, too_large
+from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
 from trunkline.wire.lines import LineSplitter, Oversized
@@ -146,7 +146,7 @@ class StdioWire:
         if isinstance(answer, jsonrpc.Response):
             return answer.result
         if isinstance(answer, jsonrpc.ErrorResponse):
-            raise RpcError(answer.code, answer.message, answer.data)
+            raise rpc_error(answer, self._redact)
         raise answer
 
     async def cancel(self, exchange: Exchange, reason: str) -> None:

@@ -8,9 +8,12 @@ retries, status or tools: `connection.py` probes, decides and owns the task that
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trunkline.errors import ProtocolViolation, UpstreamError
+import msgspec
+
+from trunkline.errors import ProtocolViolation, RpcError, UpstreamError
+from trunkline.ports import Redact
 from trunkline.wire.eras import Introduction
-from trunkline.wire.jsonrpc import RpcId
+from trunkline.wire.jsonrpc import ErrorResponse, RpcId
 
 
 class Inbox(Protocol):
@@ -97,3 +100,19 @@ def too_large(limit: int) -> ProtocolViolation:
     whole, rest = divmod(limit, 1024 * 1024)
     size = f"{limit} bytes" if rest or not whole else f"{whole} MiB"
     return ProtocolViolation(f"sent more than {size} in one message (MCP_AGGREGATOR_MESSAGE_LIMIT)")
+
+
+def rpc_error(error: ErrorResponse, redact: Redact) -> RpcError:
+    """What every wire raises for the server's own error: servers repeat in them what they were given."""
+    data = None if error.data is None else _redacted(error.data, redact)
+    return RpcError(error.code, redact(error.message), data)
+
+
+def _redacted(data: bytes, redact: Redact) -> bytes:
+    """Still JSON: where a mask took the place of more than a text, all of it becomes one text."""
+    text = redact(data.decode("utf-8", "replace"))
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.json.encode(text)
+    return text.encode()
