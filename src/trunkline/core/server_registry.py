@@ -5,6 +5,7 @@ machine. A change the operator asked for is durable when it returns. It opens no
 reconciles what is wanted with what is.
 """
 
+import logging
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from trunkline.core.journal import Journal
-from trunkline.errors import FieldError, ServerAlreadyExists, ServerNotFound, ValidationError
+from trunkline.errors import FieldError, SealBroken, ServerAlreadyExists, ServerNotFound, ValidationError
 from trunkline.model import (
     Era,
     HistoryEvent,
@@ -34,6 +35,8 @@ from trunkline.security.configuration import (
     spec_from_json,
     spec_to_json,
 )
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 LONGEST_NAME = 255
@@ -83,12 +86,39 @@ class ServerRegistry:
         self._by_name: dict[str, str] = {}
 
     async def load(self) -> None:
-        """After a start nothing is connected yet, whatever the database remembers."""
+        """After a start nothing is connected yet, whatever the database remembers.
+
+        What an older key has sealed is sealed again, so that the operator can drop that key after one start.
+        """
+        resealed = 0
         for server in await self._store.load_servers():
             if server.status is not S.DISCONNECTED:
                 move = StatusMove(server.id, server.status, S.DISCONNECTED, self._clock.now())
                 await self._store.record_move(move)
-            self._put(replace(server, status=S.DISCONNECTED))
+            server = replace(server, status=S.DISCONNECTED)
+            fresh = await self._sealed_by_current_key(server)
+            resealed += fresh is not server
+            self._put(fresh)
+        if resealed:
+            log.info(
+                "sealed again with the credential key that is first now: %d of %d",
+                resealed,
+                len(self._servers),
+            )
+
+    async def _sealed_by_current_key(self, server: Server) -> Server:
+        """A row is a write of its own: a start that ends in between is continued by the next one."""
+        if self._cipher.is_current(server.sealed_config):
+            return server
+        row = _row(server.id)
+        try:
+            plain = self._cipher.unseal(server.sealed_config, bound_to=row)
+        except SealBroken as error:
+            log.warning("%s: %s", server.name, error.detail, extra={"server": server.name})
+            return server
+        fresh = replace(server, sealed_config=self._cipher.seal(plain, bound_to=row))
+        await self._store.update_server(fresh)
+        return fresh
 
     # Looking
 

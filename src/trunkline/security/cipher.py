@@ -3,7 +3,7 @@
 Sealed text is `v1.<key id>.<nonce>.<ciphertext and tag>`, AES-256-GCM in URL-safe base64 without padding.
 What it is bound to (the row it belongs to) is authenticated with it, so that a text moved to another row
 does not open. The operator's key never encrypts itself: each purpose has a sub-key by HKDF. To rotate, the
-new key is put in front of the ring; `is_current` tells the registry what is still to be sealed again.
+new key is put in front of the ring; by `is_current` the registry finds at a start what to seal again.
 """
 
 import base64
