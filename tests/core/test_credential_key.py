@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from tests.core.conftest import House, OpenHouse
-from tests.core.peer import Peer
-from trunkline.errors import SealBroken
-from trunkline.model import MASK, ServerStatus
+from tests.core.conftest import ADMIN, House, OpenHouse
+from tests.core.peer import Peer, definition
+from trunkline.errors import SealBroken, ValidationError
+from trunkline.model import MASK, ServerPatch, ServerStatus
 
 SECRET = "s3cr3t-value"
 
@@ -24,6 +24,10 @@ def readable(house: House, name: str) -> bool:
     except SealBroken:
         return False
     return True
+
+
+async def given_anew(house: House, name: str, config: dict[str, object]) -> None:
+    await house.gateway.change(name, ServerPatch({"connection_config": config}), ADMIN)
 
 
 async def test_an_old_key_can_be_dropped_after_one_start(
@@ -67,3 +71,26 @@ async def test_what_no_key_opens_is_left_as_it_is(
     await open_house.close()
     house = await open_house(credential_key=f"{new},{lost}")
     assert [readable(house, name) for name in ("alpha", "beta")] == [True, True]
+
+
+async def test_a_server_whose_key_is_lost_can_be_given_its_configuration_anew(
+    open_house: OpenHouse, peer: Peer
+) -> None:
+    """R-48: only a mask needs what nobody can read any more."""
+    peer.has(definition("tool"))
+    house = await open_house(credential_key=new_key())
+    await house.register("alpha", {**peer.config, "env": {"TOKEN": SECRET}})
+    await open_house.close()
+    house = await open_house(credential_key=new_key())
+    await house.reaches("alpha", ServerStatus.ERROR)
+    for env in ({"TOKEN": MASK}, {"TOKEN": f"Bearer {MASK}"}):
+        with pytest.raises(SealBroken):
+            await given_anew(house, "alpha", {**peer.config, "env": env})
+    with pytest.raises(SealBroken):
+        await given_anew(house, "alpha", {**peer.config, "args": ["--key", MASK]})
+    with pytest.raises(ValidationError):
+        await given_anew(house, "alpha", {"base_url": "https://example.com"})
+    await given_anew(house, "alpha", {**peer.config, "env": {"TOKEN": "another"}})
+    await house.reaches("alpha", ServerStatus.CONNECTED)
+    assert b"was called" in await house.call("alpha.tool")
+    assert readable(house, "alpha")

@@ -29,6 +29,7 @@ from trunkline.model import (
 from trunkline.ports import Cipher, Clock, SpecPolicy, Store
 from trunkline.security.audit import audit_record
 from trunkline.security.configuration import (
+    has_mask,
     masked,
     merge_masked,
     read_spec,
@@ -218,9 +219,10 @@ class ServerRegistry:
             config = changes["connection_config"]
             if not isinstance(config, Mapping):
                 raise ValidationError.at("body", "connection_config", msg="It must be an object")
-            merged = merge_masked(self.spec(server), config)
+            old = self._spec_under(config, server)
+            merged = config if old is None else merge_masked(old, config)
             spec = self._admitted(server.transport.value, merged)
-            if spec != self.spec(server):
+            if spec != old:
                 changed = replace(changed, sealed_config=self._seal(server.id, spec), era=None)
         if changed == server:
             return server
@@ -309,6 +311,15 @@ class ServerRegistry:
             self._journal.write(lambda: self._store.record_health(checked))
 
     # Inside
+
+    def _spec_under(self, config: Mapping[str, object], server: Server) -> ServerSpec | None:
+        """What a new configuration replaces; None where nobody can read that, nor has to."""
+        try:
+            return self.spec(server)
+        except SealBroken:
+            if has_mask(config):
+                raise
+            return None
 
     def _put(self, server: Server) -> None:
         self._servers[server.id] = server

@@ -249,6 +249,15 @@ def _parameter(name: str, value: str | int | bool) -> str | int | bool:
 # As it is sent back
 
 
+def has_mask(value: object) -> bool:
+    """Whether something in it stands for a hidden value."""
+    if isinstance(value, Mapping):
+        return any(map(has_mask, value.values()))
+    if isinstance(value, list):
+        return any(map(has_mask, value))
+    return isinstance(value, str) and MASK in value
+
+
 def merge_masked(old: ServerSpec, new_config: Mapping[str, object]) -> dict[str, object]:
     """The new configuration with each mask replaced by what it stands for in the old one.
 
