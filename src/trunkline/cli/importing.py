@@ -25,8 +25,9 @@ from trunkline.cli.client_configs import (
 )
 from trunkline.cli.desk import Desk, asks_gateway
 from trunkline.cli.failures import Failure, NoGateway, Refused, UsageFailure
+from trunkline.cli.reaching import reach_of, sent_with
 from trunkline.cli.screen import Column
-from trunkline.cli.servers import SERVERS, counted, reach_of, sent_with
+from trunkline.cli.servers import SERVERS, counted
 
 _COLUMNS = [
     Column("PLAN"),

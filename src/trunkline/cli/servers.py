@@ -1,7 +1,7 @@
 """`trunkline servers …`: register upstream servers, see how they are, connect, change and remove them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +9,7 @@ import typer
 from trunkline.cli.desk import Desk, asks_gateway
 from trunkline.cli.failures import Failure, UsageFailure
 from trunkline.cli.gateway_client import AGGREGATOR, segment
+from trunkline.cli.reaching import changed_config, connection_config, reach_of, sent_with
 from trunkline.cli.screen import Column, Screen
 from trunkline.model import ServerStatus
 
@@ -255,111 +256,11 @@ def update_server(
         changes["health_check_url"] = health_url or None
     if command or http or sse or header or env:
         found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
-        changes["connection_config"] = _changed_config(found, command, http, sse, header, env)
+        changes["connection_config"] = changed_config(found, command, http, sse, header, env)
     if not changes:
         raise UsageFailure("Nothing to change: say what, as `trunkline servers update --help` shows")
     updated = desk.gateway.patch(f"{SERVERS}/{segment(server)}", changes)
     _show_answer(desk, updated, f"Changed {updated['name']}: {', '.join(changes)}.")
-
-
-def connection_config(
-    stdio: bool,
-    command: list[str] | None,
-    http: str | None,
-    sse: str | None,
-    header: list[str] | None,
-    env: list[str] | None,
-) -> tuple[str, dict[str, Any]]:
-    """The transport and its configuration, as flags say them. Raises `UsageFailure`."""
-    ways = [bool(command) or stdio, http is not None, sse is not None]
-    if sum(ways) != 1:
-        raise UsageFailure(
-            "Say how to reach the server, in one way: a command behind --, --http URL or --sse URL"
-        )
-    if http is not None or sse is not None:
-        if env:
-            raise UsageFailure("--env is for a command; a server at an address takes --header")
-        config: dict[str, Any] = {"base_url": http} if http is not None else {"url": sse}
-        if header:
-            config["headers"] = _headers(header)
-        return ("HTTP" if http is not None else "SSE"), config
-    if header:
-        raise UsageFailure("--header is for a server at an address; a command takes --env")
-    if not command:
-        raise UsageFailure("--stdio needs a command: trunkline servers add NAME -- COMMAND ARGS")
-    config = {"command": command[0], "args": command[1:]}
-    if env:
-        config["env"] = _variables(env)
-    return "STDIO", config
-
-
-def _changed_config(
-    found: dict[str, Any],
-    command: list[str] | None,
-    http: str | None,
-    sse: str | None,
-    header: list[str] | None,
-    env: list[str] | None,
-) -> dict[str, Any]:
-    """The masked configuration with the changes in it: what stays masked stays as it is sealed."""
-    config = dict(found["connection_config"])
-    transport = found["transport_type"]
-    needs = {"STDIO": (command, env), "HTTP": (http, header), "SSE": (sse, header)}[transport]
-    if [bool(part) for part in needs].count(True) != sum(map(bool, (command, http, sse, header, env))):
-        raise UsageFailure(f"{found['name']} is a {transport} server; its transport cannot be changed")
-    if command:
-        config |= {"command": command[0], "args": command[1:]}
-    if http:
-        config["base_url"] = http
-    if sse:
-        config["url"] = sse
-    for key, given in (("headers", _headers(header or [])), ("env", _variables(env or []))):
-        if given:
-            merged = {**config.get(key, {}), **given}
-            config[key] = {name: value for name, value in merged.items() if value != ""}
-    return config
-
-
-def reach_of(config: Mapping[str, Any]) -> str:
-    """The profile, the command or the address of a masked configuration, in one line."""
-    if config.get("profile"):
-        parameters = (f"{name}={value}" for name, value in (config.get("parameters") or {}).items())
-        return " ".join(["profile", str(config["profile"]), *parameters])
-    if "command" in config:
-        return " ".join(map(_quoted, [config["command"], *(config.get("args") or ())]))
-    return str(config.get("url") or config.get("base_url") or "-")
-
-
-def _quoted(word: object) -> str:
-    text = str(word)
-    return f'"{text}"' if not text or " " in text else text
-
-
-def sent_with(config: Mapping[str, Any]) -> str:
-    """The variables and headers of a masked configuration."""
-    variables = (f"{name}={value}" for name, value in (config.get("env") or {}).items())
-    headers = (f"{name}: {value}" for name, value in (config.get("headers") or {}).items())
-    return ", ".join([*variables, *headers])
-
-
-def _headers(lines: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise UsageFailure(f"--header must be 'Name: value', and {name!r} is not")
-        headers[name.strip()] = value.strip()
-    return headers
-
-
-def _variables(pairs: list[str]) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise UsageFailure(f"--env must be NAME=value, and {name!r} is not")
-        variables[name] = value
-    return variables
 
 
 def wait_until_settled(desk: Desk, server_id: str, name: str, timeout: float) -> dict[str, Any]:
