@@ -6,7 +6,13 @@ Asks nobody and shows nothing; the verbs in `servers.py` and `importing.py` do.
 from collections.abc import Mapping
 from typing import Any
 
-from trunkline.cli.failures import UsageFailure
+from trunkline.cli.failures import Failure, UsageFailure
+
+_WHOLE = {
+    "STDIO": "--env K=V -- COMMAND ARGS",
+    "HTTP": "--http URL --header 'K: V'",
+    "SSE": "--sse URL --header 'K: V'",
+}
 
 
 def connection_config(
@@ -49,11 +55,16 @@ def changed_config(
     env: list[str] | None,
 ) -> dict[str, Any]:
     """The masked configuration with the changes in it: what stays masked stays as it is sealed."""
-    config = dict(found["connection_config"])
     transport = found["transport_type"]
     needs = {"STDIO": (command, env), "HTTP": (http, header), "SSE": (sse, header)}[transport]
     if [bool(part) for part in needs].count(True) != sum(map(bool, (command, http, sse, header, env))):
         raise UsageFailure(f"{found['name']} is a {transport} server; its transport cannot be changed")
+    if found["connection_config"] is None and not (command or http or sse):
+        raise Failure(
+            f"The configuration of {found['name']} cannot be opened, so nothing can be changed in it",
+            f"Give it whole, with every secret: trunkline servers update {found['name']} {_WHOLE[transport]}",
+        )
+    config = dict(found["connection_config"] or {})
     if command:
         config |= {"command": command[0], "args": command[1:]}
     if http:
