@@ -7,6 +7,7 @@ data folder (`gateway.json`) goes when it ends.
 import contextlib
 import functools
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,10 @@ from trunkline.cli.failures import UsageFailure
 from trunkline.cli.gateway_client import ADDRESS_FILE, KEY_FILE, data_dir_of
 from trunkline.cli.screen import Screen
 from trunkline.errors import StartRefused
-from trunkline.settings import Settings, load_settings
+from trunkline.settings import Settings, load_settings, unknown_variables
 from trunkline.telemetry import Redactor, set_up_logging
+
+log = logging.getLogger(__name__)
 
 
 def serve(
@@ -62,6 +65,8 @@ def _run(settings: Settings) -> int:
 
     redactor = Redactor()
     set_up_logging(settings.log_level, settings.log_format, redactor)
+    for name, near in unknown_variables().items():
+        log.warning("nobody reads the variable %s%s", name, f"; did you mean {near}?" if near else "")
     key_before = _key_in(settings.data_dir)
     with contextlib.ExitStack() as while_running:
 
