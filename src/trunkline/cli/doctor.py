@@ -151,6 +151,9 @@ def check_server(server: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(where, WARNING, reason, f"trunkline servers show {name}")
     elif status == "DISCONNECTED":
         yield Finding(where, WARNING, "is disconnected", f"trunkline servers connect {name}")
+    elif status == "CONNECTING" and server.get("error_message"):
+        reason = f"is still CONNECTING, and the last attempt failed: {server['error_message']}"
+        yield Finding(where, WARNING, reason, f"trunkline servers show {name}")
     else:
         yield Finding(where, OK, f"is {status} with {counted(server['tool_count'], 'tool')}")
     problems = server.get("problems") or []
