@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from trunkline.cli.doctor import OK, WARNING, Finding, check_server
 
 
@@ -21,3 +23,19 @@ def test_a_server_that_fails_to_connect_again_and_again_is_not_well() -> None:
     assert finding.state == WARNING
     assert finding.text.endswith("failed: no such host")
     assert found(status="CONNECTING")[0].state == OK
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("configuration", "the MCP_CREDENTIAL_KEY that sealed it"),
+        ("list", "trunkline servers refresh alpha"),
+        ("tool", "its maker"),
+        ("prompt", "its maker"),
+    ],
+)
+def test_what_to_do_about_a_problem_depends_on_whose_it_is(kind: str, advice: str) -> None:
+    """R-20"""
+    _, finding = found(problems=[{"kind": kind, "name": "x", "reason": "why"}])
+    assert finding.text == f"{kind} x: why"
+    assert advice in str(finding.remedy)

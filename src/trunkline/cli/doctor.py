@@ -26,7 +26,7 @@ from trunkline.cli.gateway_client import (
 )
 from trunkline.cli.screen import Screen
 from trunkline.cli.servers import SERVERS, counted
-from trunkline.settings import unknown_variables
+from trunkline.settings import CREDENTIAL_KEY, unknown_variables
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 _MOST_KEPT_OUT = 5
@@ -159,10 +159,23 @@ def check_server(server: dict[str, Any]) -> Iterator[Finding]:
     problems = server.get("problems") or []
     for problem in problems[:_MOST_KEPT_OUT]:
         text = f"{problem['kind']} {problem['name']}: {problem['reason']}"
-        yield Finding(where, WARNING, text, "its maker has to put it right; the rest of the server works")
+        yield Finding(where, WARNING, text, _remedy(problem["kind"], name))
     if len(problems) > _MOST_KEPT_OUT:
         more = len(problems) - _MOST_KEPT_OUT
         yield Finding(where, WARNING, f"{counted(more, 'further problem')}", f"trunkline servers show {name}")
+
+
+def _remedy(kind: str, server: str) -> str:
+    match kind:
+        case "configuration":
+            return (
+                f"start the gateway with the {CREDENTIAL_KEY} that sealed it, or give it whole: "
+                f"trunkline servers update {server}"
+            )
+        case "list":
+            return f"what could be read is used; to list again: trunkline servers refresh {server}"
+        case _:
+            return "its maker has to put it right; the rest of the server works"
 
 
 def check_stdio(folder: Path, url: str) -> Iterator[Finding]:
