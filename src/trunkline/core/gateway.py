@@ -205,12 +205,12 @@ class Gateway:
                 await self._take_down(server, "the server was disconnected")
 
     async def _take_down(self, server: Server, reason: str) -> None:
+        """The status moves first: the calls that are cut off tell how the server is now."""
+        if self._registry.get(server.id).status is not S.DISCONNECTED:
+            self._supervision.move(server.id, S.DISCONNECTED)
         self._sessions.fail(server.id, Lost(reason))
         await self._sessions.drop(server.id)
         await self._aggregator.stop(server.id)
-        server = self._registry.get(server.id)
-        if server.status is not S.DISCONNECTED:
-            self._supervision.move(server.id, S.DISCONNECTED)
 
     async def remove(self, server: str, by: Principal) -> None:
         found = self._registry.get(server)

@@ -73,6 +73,7 @@ class RequestRouter:
             return await self._execute(call, tool, server, meters, started)
         except UpstreamError as error:
             meters.ended(_verdict(error))
+            server = self._registry.find(server.id) or server
             raise _refusal(error, server, tool, time.perf_counter() - started) from None
         except TrunklineError:
             meters.ended("unavailable")
