@@ -6,14 +6,15 @@ all Prometheus series, under the names of the contract; further series of our ow
 Neither decides anything.
 """
 
+import asyncio
 import base64
 import json
 import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
+from collections.abc import Coroutine, Iterable, Iterator
+from contextvars import Context, ContextVar
 from typing import Literal
 from urllib.parse import quote, quote_plus
 
@@ -26,6 +27,12 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 """Stands in every log line of a request; nothing is decided by it."""
+
+
+def start_apart(work: Coroutine[None, None, None], *, name: str | None = None) -> asyncio.Task[None]:
+    """A task that outlives the request it is started in, and so does not log under that one's id."""
+    return asyncio.create_task(work, name=name, context=Context())
+
 
 _TELLING_NAME = (
     r"(?=[\w-]*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|passw(?:or)?d|passphrase|credential))"

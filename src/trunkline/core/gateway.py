@@ -47,7 +47,7 @@ from trunkline.model import (
 from trunkline.ports import AuditFilter, Clock, Store
 from trunkline.security.audit import audit_record
 from trunkline.settings import Settings
-from trunkline.telemetry import Metrics, Redactor
+from trunkline.telemetry import Metrics, Redactor, start_apart
 from trunkline.upstream.health_monitor import HealthMonitor
 from trunkline.upstream.session_manager import SessionManager
 
@@ -362,7 +362,7 @@ class Gateway:
         self.telemetry.tools.set(len(self._aggregator.catalog))
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
+        task = start_apart(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

@@ -22,7 +22,7 @@ from trunkline.model import (
     ServerStatus,
 )
 from trunkline.ports import Clock
-from trunkline.telemetry import Metrics
+from trunkline.telemetry import Metrics, start_apart
 from trunkline.upstream.connection import Connection
 from trunkline.upstream.health_monitor import Check, HealthMonitor, Patient
 from trunkline.upstream.session_manager import SessionManager
@@ -193,7 +193,7 @@ class Supervision:
 
     def _verify(self, patient: Patient) -> None:
         """A call was lost, the connection was not: find out at once whether its server still lives."""
-        task = asyncio.create_task(self._ping_or_fail(patient))
+        task = start_apart(self._ping_or_fail(patient))
         self._verifications.add(task)
         task.add_done_callback(self._verifications.discard)
 

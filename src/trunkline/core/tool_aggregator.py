@@ -14,6 +14,7 @@ from trunkline.core.listing import Inventory, take_inventory
 from trunkline.errors import StorageUnavailable
 from trunkline.model import Item, ItemKind, Problem, Server, Tool
 from trunkline.ports import Clock, Store, StoredTool, ToolDraft
+from trunkline.telemetry import start_apart
 from trunkline.upstream.connection import Connection
 from trunkline.wire import definitions
 from trunkline.wire.definitions import ToolFacts, Unusable
@@ -74,7 +75,7 @@ class ToolAggregator:
         self._dirty[server.id] = connection
         if server.id not in self._listings:
             self._idle[server.id] = asyncio.Event()
-            task = asyncio.create_task(self._list_while_dirty(server), name=f"listing {server.name}")
+            task = start_apart(self._list_while_dirty(server), name=f"listing {server.name}")
             self._listings[server.id] = task
 
     async def settled(self, server_id: str, seconds: float) -> None:

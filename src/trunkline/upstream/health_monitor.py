@@ -15,6 +15,7 @@ from typing import Protocol
 from trunkline.errors import UpstreamError
 from trunkline.model import Health, ServerStatus
 from trunkline.ports import Clock
+from trunkline.telemetry import start_apart
 from trunkline.upstream.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class HealthMonitor:
 
     def check_soon(self, patient: Patient) -> None:
         """A call timed out: do not wait for the next round to find out what is the matter."""
-        task = asyncio.create_task(self._check(patient))
+        task = start_apart(self._check(patient))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
 

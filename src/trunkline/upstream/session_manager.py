@@ -20,6 +20,7 @@ from trunkline.errors import (
 )
 from trunkline.model import Era
 from trunkline.ports import Clock
+from trunkline.telemetry import start_apart
 from trunkline.upstream.backoff import CONNECT_PAUSES, STABLE_SECONDS, Backoff
 from trunkline.upstream.connection import Connection, Patience
 from trunkline.upstream.wires import Wire
@@ -157,7 +158,7 @@ class _Upkeep:
         self._stopping = False
         self._parked = False
         self.connection: Connection | None = None
-        self._task = asyncio.create_task(self._run(), name=f"upkeep {name}")
+        self._task = start_apart(self._run(), name=f"upkeep {name}")
 
     @property
     def hopeful(self) -> bool:
