@@ -40,7 +40,8 @@ def touched() -> Metrics:
     metrics.reconnects.labels("github-mcp").inc()
     metrics.noise.labels("github-mcp").inc()
     calls = metrics.calls_of("github-mcp")
-    calls.sent(0.01)
+    calls.routed(0.01)
+    calls.sent()
     calls.ended("ok", 0.4)
     return metrics
 

@@ -312,8 +312,11 @@ class CallMeters:
         self._in_flight = metrics.in_flight.labels(server)
         self._ended = {outcome: metrics.calls.labels(server, outcome) for outcome in CALL_OUTCOMES}
 
-    def sent(self, routing_seconds: float) -> None:
-        self._routing.observe(routing_seconds)
+    def routed(self, seconds: float) -> None:
+        """Once a call, before it is sent the first time."""
+        self._routing.observe(seconds)
+
+    def sent(self) -> None:
         self._in_flight.inc()
 
     def returned(self) -> None:

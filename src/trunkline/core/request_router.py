@@ -125,9 +125,11 @@ class RequestRouter:
     ) -> Outcome:
         connection = await self._connection(server)
         attempt = 1
+        routing = time.perf_counter() - started
+        meters.routed(routing)
         while True:
             sending = time.perf_counter()
-            meters.sent(sending - started)
+            meters.sent()
             try:
                 result = await connection.call_tool(tool, call.arguments)
             except UpstreamError as error:
@@ -148,7 +150,7 @@ class RequestRouter:
                 result=result,
                 server_id=server.id,
                 server_name=server.name,
-                routing_ms=(sending - started) * 1000,
+                routing_ms=routing * 1000,
                 execution_ms=(ended - sending) * 1000,
                 warning=_warning(self._registry.get(server.id)),
             )
