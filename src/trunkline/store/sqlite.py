@@ -107,8 +107,7 @@ def _take_folder(data_dir: Path) -> int:
         os.close(lock)
         raise StartRefused(
             f"{data_dir} is in use by another gateway{f' (process {holder})' if holder else ''}: stop that "
-            "one, give this one another folder with --data-dir, or let both share a PostgreSQL by "
-            "MCP_AGGREGATOR_DATABASE_URL."
+            "one, or give this one another folder with --data-dir."
         ) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
