@@ -92,6 +92,11 @@ class MethodNotAllowed(TrunklineError):
     status = 405
 
 
+class HeadersTooLarge(TrunklineError):
+    code = "HEADERS_TOO_LARGE"
+    status = 431
+
+
 class PayloadTooLarge(TrunklineError):
     code = "PAYLOAD_TOO_LARGE"
     status = 413

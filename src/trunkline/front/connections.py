@@ -13,7 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from trunkline.errors import BadRequest, RequestTimeout
+from trunkline.errors import BadRequest, HeadersTooLarge, RequestTimeout, TrunklineError
 from trunkline.front.answers import encode
 
 _REFUSAL = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
@@ -116,7 +116,7 @@ class PatientConnection(HttpToolsProtocol):
         if self._awaiting_head and self._head_size:
             seconds = self.patience.head_seconds
             detail = f"The request head was not complete after {seconds:g} seconds"
-            self._refuse(408, RequestTimeout.code, detail)
+            self._refuse(RequestTimeout, detail)
         else:
             self.transport.close()
 
@@ -164,13 +164,13 @@ class PatientConnection(HttpToolsProtocol):
         if self._awaiting_head and self._head_size > self.patience.head_bytes:
             self._refuse_head()
         else:
-            self._refuse(400, BadRequest.code, "What was sent is not a valid HTTP request")
+            self._refuse(BadRequest, "What was sent is not a valid HTTP request")
 
     def _refuse_head(self) -> None:
         limit = self.patience.head_bytes
-        self._refuse(431, "HEADERS_TOO_LARGE", f"The request head is larger than {limit} bytes")
+        self._refuse(HeadersTooLarge, f"The request head is larger than {limit} bytes")
 
-    def _refuse(self, status: int, code: str, detail: str) -> None:
+    def _refuse(self, error: type[TrunklineError], detail: str) -> None:
         """Answer and hear no more; closing at once could take the answer away from who is still sending."""
         self._refused = True
         self._stop_waiting()
@@ -181,8 +181,8 @@ class PatientConnection(HttpToolsProtocol):
                 return
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = encode({"detail": detail, "error_code": code, "context": {}})
-        self.transport.write(STATUS_LINE[status] + _REFUSAL % len(body) + body)
+        body = encode({"detail": detail, "error_code": error.code, "context": {}})
+        self.transport.write(STATUS_LINE[error.status] + _REFUSAL % len(body) + body)
         self.transport.write_eof()
         self._waiting = self.loop.call_later(self.patience.linger_seconds, self.transport.close)
 
