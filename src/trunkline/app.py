@@ -58,18 +58,20 @@ async def open_gateway(
     await store.open()
     async with contextlib.AsyncExitStack() as parts:
         parts.push_async_callback(store.close)
-        await _make_first_key(settings, store, clock)
+        keys = Keys(store=store, clock=clock, required=settings.auth == "on")
         outbound = Outbound.from_settings(settings)
         transports = Transports(policy=outbound, redact=redactor, message_limit=settings.message_limit)
         parts.push_async_callback(transports.close)
-        gateway = _assemble(settings, store, clock, redactor, outbound, transports)
+        gateway = _assemble(settings, store, clock, redactor, keys, outbound, transports)
         parts.push_async_callback(gateway.close)
         await gateway.start()
+        await _make_first_key(settings, keys, clock)
         yield gateway
 
 
-async def _make_first_key(settings: Settings, store: Store, clock: Clock) -> None:
-    if await store.load_keys():
+async def _make_first_key(settings: Settings, keys: Keys, clock: Clock) -> None:
+    """The last step of a start: one that fails must leave no key behind that nobody was shown."""
+    if keys.all():
         return
     try:
         key, _ = first_admin_key(settings.data_dir, now=clock.now())
@@ -77,7 +79,6 @@ async def _make_first_key(settings: Settings, store: Store, clock: Clock) -> Non
         raise StartRefused(
             f"The first admin key cannot be kept in {settings.data_dir}: {error.strerror}"
         ) from None
-    keys = Keys(store=store, clock=clock, required=True)
     await keys.add(key, LOCAL)
 
 
@@ -92,6 +93,7 @@ def _assemble(
     store: Store,
     clock: Clock,
     redactor: Redactor,
+    keys: Keys,
     outbound: Outbound,
     transports: Transports,
 ) -> Gateway:
@@ -161,7 +163,7 @@ def _assemble(
         metrics=metrics,
         redactor=redactor,
         journal=journal,
-        keys=Keys(store=store, clock=clock, required=settings.auth == "on"),
+        keys=keys,
         registry=registry,
         aggregator=aggregator,
         sessions=sessions,

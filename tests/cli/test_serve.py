@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.terminal import Serving, serve
 
 
@@ -20,3 +22,15 @@ def test_a_variable_that_nobody_reads_is_named_in_the_log(tmp_path: Path) -> Non
     assert "variable MCP_AGGREGATOR_MAX_SERVER; did you mean MCP_AGGREGATOR_MAX_SERVERS?" in log
     assert "MCP_AGGREGATOR_QQQ" in log
     assert "s3cret" not in log
+
+
+def test_the_first_key_is_shown_by_the_first_start_that_succeeds(tmp_path: Path) -> None:
+    """R-47: a start that failed before it has not used that up; no later one shows it again."""
+    folder = tmp_path / "data"
+    with pytest.raises(AssertionError, match=r"did not start: .*32 bytes"):
+        serve(folder, MCP_CREDENTIAL_KEY="short")
+    for is_first in (True, False):
+        serving = serve(folder)
+        assert serving.stop() == 0
+        key = (folder / "admin.key").read_text().strip()
+        assert (f"Admin key: {key}" in serving.welcome) is is_first
