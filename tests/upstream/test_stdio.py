@@ -392,6 +392,28 @@ async def test_a_mute_child_is_only_as_patient_as_its_caller() -> None:
             await asyncio.wait_for(line.ask("initialize"), 0.2)
 
 
+@on_both_loops
+async def test_who_comes_while_it_ends_is_told_how_it_ended() -> None:
+    """R-15: its pipes close before its exit status is known."""
+    async with opened() as line:
+
+        async def why() -> tuple[str, str]:
+            try:
+                await line.ask("echo")
+            except (Lost, NotSent) as error:
+                return error.reason, line.wire.epitaph()
+            return "", ""
+
+        tasks = [asyncio.ensure_future(line.ask("exit", status=3, stderr="no room"))]
+        comers = []
+        while not line.heard.lost:
+            comers.append(asyncio.ensure_future(why()))
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        told = set(await asyncio.gather(*comers)) - {("", "")}
+        assert told == {("the process ended", "it exited with status 3; its stderr ends: no room")}
+
+
 # Starting
 
 

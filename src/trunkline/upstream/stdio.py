@@ -28,7 +28,7 @@ _STDERR_MARGIN = 4 * 1024
 """Kept beyond what is shown and never shown itself: a secret cut in half there would not be recognised."""
 _WRITE_AHEAD = 64 * 1024
 """What may wait for a child that does not read; whoever writes more waits."""
-_LAST_WORDS = 0.1
+_LAST_WORDS = 0.25
 """How long output, stderr and exit status may take to come in once one of them says that it is over."""
 _CANCEL_BOUND = 1.0
 _FORGOTTEN_KEPT = 4096
@@ -80,7 +80,8 @@ class StdioWire:
         """Why nothing more can be sent."""
         self._last_words: asyncio.TimerHandle | None = None
         self._opened = False
-        self._told_lost = False
+        self._told = asyncio.Event()
+        """The last words are in, so that also who comes too late is told how it ended."""
         self._heard = self._loop.time()
 
     # Opening
@@ -167,11 +168,13 @@ class StdioWire:
 
     async def _send(self, message: bytes, exchange: Exchange | None = None) -> None:
         """Whole lines or nothing: whoever is cancelled while waiting has written no byte."""
-        if self._writable.is_set() and not self._turn.locked():
+        if self._writable.is_set() and not self._turn.locked() and self._last_words is None:
             self._write(message, exchange)
             return
         async with self._turn:
             await self._writable.wait()
+            if self._last_words is not None:
+                await self._told.wait()
             self._write(message, exchange)
 
     def _write(self, message: bytes, exchange: Exchange | None) -> None:
@@ -293,9 +296,11 @@ class StdioWire:
     def _lose(self) -> None:
         if self._last_words is not None:
             self._last_words.cancel()
-        if self._closing is not None or self._told_lost:
+        if self._told.is_set():
             return
-        self._told_lost = True
+        self._told.set()
+        if self._closing is not None:
+            return
         self._ending = self._reason()
         self._fail_pending(self._ending)
         cast(Inbox, self._inbox).on_lost(Lost(self._ending))
