@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from trunkline.core.journal import Journal
@@ -85,6 +86,8 @@ class ServerRegistry:
         self._max_servers = max_servers
         self._servers: dict[str, Server] = {}
         self._by_name: dict[str, str] = {}
+        self._checks: dict[str, datetime] = {}
+        """Health checks that are not stored yet: the last one of each server."""
 
     async def load(self) -> None:
         """After a start nothing is connected yet, whatever the database remembers.
@@ -294,13 +297,15 @@ class ServerRegistry:
         server = self._servers.get(server_id)
         if server is not None and server.era is not era:
             self._put(replace(server, era=era))
-            self._journal.write(lambda: self._store.remember_era(server_id, era))
+            self._journal.write_state(("era", server_id), lambda: self._store.remember_era(server_id, era))
 
     def note_tool_count(self, server_id: str, count: int) -> None:
         server = self._servers.get(server_id)
         if server is not None and server.tool_count != count:
             self._put(replace(server, tool_count=count))
-            self._journal.write(lambda: self._store.set_tool_count(server_id, count))
+            self._journal.write_state(
+                ("tools", server_id), lambda: self._store.set_tool_count(server_id, count)
+            )
 
     def note_checks(self, server_ids: Iterable[str]) -> None:
         now = self._clock.now()
@@ -308,7 +313,16 @@ class ServerRegistry:
         for server_id in checked:
             self._put(replace(self._servers[server_id], last_health_check=now))
         if checked:
-            self._journal.write(lambda: self._store.record_health(checked))
+            self._checks |= checked
+            self._journal.write_state("checks", self._store_checks)
+
+    async def _store_checks(self) -> None:
+        """All that were made since they were stored the last time."""
+        storing = dict(self._checks)
+        await self._store.record_health(storing)
+        self._checks = {
+            server_id: at for server_id, at in self._checks.items() if storing.get(server_id) != at
+        }
 
     # Inside
 
