@@ -134,18 +134,29 @@ def whole_arguments(text: str) -> dict[str, Any]:
 def shown_result(answer: Mapping[str, Any]) -> Iterator[str]:
     """A result as a person reads it; structured content once, though servers also send it as text."""
     structured = answer.get("structuredContent")
-    for block in answer.get("content") or ():
-        if isinstance(block, dict) and not (structured is not None and _says(block, structured)):
+    blocks = [block for block in answer.get("content") or () if isinstance(block, dict)]
+    if any(_says(block, _wrapped(structured)) for block in blocks):
+        structured = None
+    for block in blocks:
+        if not _says(block, structured):
             yield described(block)
     if structured is not None:
         yield json.dumps(structured, indent=2, ensure_ascii=False)
 
 
-def _says(block: Mapping[str, Any], structured: Any) -> bool:
-    if block.get("type") != "text":
+def _wrapped(structured: Any) -> Any:
+    """The only value of an object: SDKs give a result that is none such a coat, and its text goes bare."""
+    if isinstance(structured, dict) and len(structured) == 1:
+        return next(iter(structured.values()))
+    return None
+
+
+def _says(block: Mapping[str, Any], value: Any) -> bool:
+    if value is None or block.get("type") != "text":
         return False
+    text = str(block.get("text"))
     try:
-        return bool(json.loads(str(block.get("text"))) == structured)
+        return text == value or bool(json.loads(text) == value)
     except (ValueError, RecursionError):
         return False
 
