@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.failures import Failure
-from trunkline.cli.reaching import changed_config
+from trunkline.cli.failures import Failure, UsageFailure
+from trunkline.cli.reaching import changed_config, connection_config
 
 
 def sealed_for_ever(transport: str) -> dict[str, Any]:
@@ -33,3 +33,38 @@ def test_the_whole_can_be_given_anew() -> None:
         sealed_for_ever("HTTP"), None, "https://example.com/mcp", None, ["A: b"], None
     )  # fmt: skip
     assert config == {"base_url": "https://example.com/mcp", "headers": {"A": "b"}}
+
+
+def of_flags(**flags: Any) -> tuple[str, dict[str, Any]]:
+    names = ("command", "http", "sse", "header", "env", "profile", "parameter")
+    return connection_config(flags.get("stdio", False), *(flags.get(name) for name in names))
+
+
+@pytest.mark.parametrize("stdio", [False, True])
+def test_a_profile_is_named_with_its_parameters(stdio: bool) -> None:
+    """R-01: a text is a text, whatever it looks like."""
+    given = ["folder=/srv/a=b", "port=7", "depth:=3", "loud:=true"]
+    transport, config = of_flags(stdio=stdio, profile="files", parameter=given)
+    assert transport == "STDIO"
+    parameters = {"folder": "/srv/a=b", "port": "7", "depth": 3, "loud": True}
+    assert config == {"profile": "files", "parameters": parameters}
+    assert of_flags(profile="files") == ("STDIO", {"profile": "files"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({}, "in one way"),
+        ({"profile": "files", "command": ["true"]}, "in one way"),
+        ({"profile": "files", "http": "https://example.com"}, "in one way"),
+        ({"profile": "files", "env": ["A=b"]}, "neither --header nor --env"),
+        ({"profile": "files", "parameter": ["folder"]}, "NAME=value"),
+        ({"profile": "files", "parameter": [":=1"]}, "NAME=value"),
+        ({"profile": "files", "parameter": ["depth:=three"]}, "needs JSON"),
+        ({"command": ["true"], "parameter": ["depth=3"]}, "for a --profile"),
+    ],
+    ids=str,
+)
+def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageFailure, match=why):
+        of_flags(**flags)

@@ -3,6 +3,7 @@
 Asks nobody and shows nothing; the verbs in `servers.py` and `importing.py` do.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,13 +23,20 @@ def connection_config(
     sse: str | None,
     header: list[str] | None,
     env: list[str] | None,
+    profile: str | None,
+    parameter: list[str] | None,
 ) -> tuple[str, dict[str, Any]]:
     """The transport and its configuration, as flags say them. Raises `UsageFailure`."""
-    ways = [bool(command) or stdio, http is not None, sse is not None]
+    ways = [bool(command) or (stdio and not profile), http is not None, sse is not None, bool(profile)]
     if sum(ways) != 1:
         raise UsageFailure(
-            "Say how to reach the server, in one way: a command behind --, --http URL or --sse URL"
+            "Say how to reach the server, in one way: a command behind --, --http URL, --sse URL "
+            "or --profile NAME"
         )
+    if profile:
+        return "STDIO", _of_profile(profile, parameter, header, env)
+    if parameter:
+        raise UsageFailure("--parameter is for a --profile")
     if http is not None or sse is not None:
         if env:
             raise UsageFailure("--env is for a command; a server at an address takes --header")
@@ -44,6 +52,30 @@ def connection_config(
     if env:
         config["env"] = _variables(env)
     return "STDIO", config
+
+
+def _of_profile(
+    profile: str, parameter: list[str] | None, header: list[str] | None, env: list[str] | None
+) -> dict[str, Any]:
+    if header or env:
+        raise UsageFailure("A profile says what is sent: it takes neither --header nor --env")
+    config: dict[str, Any] = {"profile": profile}
+    if parameter:
+        config["parameters"] = dict(map(_parameter, parameter))
+    return config
+
+
+def _parameter(pair: str) -> tuple[str, Any]:
+    """`key=text`, or `key:=JSON` for a number, true or false."""
+    name, equals, value = pair.partition("=")
+    if not equals or not name.removesuffix(":"):
+        raise UsageFailure(f"--parameter must be NAME=value (or NAME:=JSON), and {pair!r} is not")
+    if not name.endswith(":"):
+        return name, value
+    try:
+        return name.removesuffix(":"), json.loads(value)
+    except (ValueError, RecursionError):
+        raise UsageFailure(f"--parameter {name}= needs JSON behind it, and {value!r} is none") from None
 
 
 def changed_config(

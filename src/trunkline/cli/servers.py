@@ -49,6 +49,13 @@ def add_server(
     sse: Annotated[str | None, typer.Option(metavar="URL", help="A server on HTTP+SSE.")] = None,
     header: HeaderOption = None,
     env: EnvOption = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A command line of the operator's file.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Of the profile; K:=JSON for what is no text; can be repeated."),
+    ] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     health_url: Annotated[str | None, typer.Option(metavar="URL", help="Asked instead of a ping.")] = None,
     connect: Annotated[bool, typer.Option("--connect/--no-connect", help="Connect it now.")] = True,
@@ -61,8 +68,9 @@ def add_server(
     trunkline servers add files -- npx -y @modelcontextprotocol/server-filesystem /srv
     trunkline servers add search --http https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     trunkline servers add old --sse https://old.example.com/sse --description "The old one"
+    trunkline servers add notes --profile files --parameter folder=/srv/notes
     """
-    transport, config = connection_config(stdio, command, http, sse, header, env)
+    transport, config = connection_config(stdio, command, http, sse, header, env, profile, parameter)
     draft = {
         "name": name,
         "description": description,
