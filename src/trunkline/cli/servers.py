@@ -309,6 +309,8 @@ def _report(desk: Desk, server: dict[str, Any], opening: str) -> None:
         desk.screen.say(f"{name} is {status} and has {counted(server['tool_count'], 'tool')}.", style="green")
         if server["tool_count"]:
             desk.screen.say(f"See them: trunkline tools list --server {name}")
+        if left_out := _left_out(server):
+            desk.screen.say(f"{left_out}: trunkline servers show {name}", style="yellow")
     elif status == "ERROR":
         reason = server.get("error_message") or "no reason was given"
         raise Failure(
@@ -318,6 +320,15 @@ def _report(desk: Desk, server: dict[str, Any], opening: str) -> None:
         desk.screen.say(f"{name} is still connecting; see: trunkline servers show {name}", style="yellow")
     else:
         desk.screen.say(f"{name} is {status}; connect it: trunkline servers connect {name}")
+
+
+def _left_out(server: dict[str, Any]) -> str:
+    """What the server has and clients will not see, in one line."""
+    problems = server.get("problems") or []
+    tools = sum(problem["kind"] == "tool" for problem in problems)
+    if tools:
+        return f"{counted(tools, 'tool')} {'was' if tools == 1 else 'were'} kept out"
+    return f"It has {counted(len(problems), 'problem')}" if problems else ""
 
 
 def _show_answer(desk: Desk, answer: dict[str, Any], text: str) -> None:
