@@ -46,6 +46,16 @@ def test_a_row_that_does_not_fit_becomes_a_block_with_its_id_whole(
     assert lines[3] == ""
 
 
+def test_a_folded_value_has_no_spaces_behind_it(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who copies it out of a terminal must not get them too."""
+    monkeypatch.setenv("COLUMNS", "40")
+    Screen(as_json=False).fields([("name", "alpha"), ("reaches", "one two three four five six seven eight")])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines == [line.rstrip() for line in lines]
+    assert lines[1].startswith("reaches  one two")
+
+
 def test_foreign_text_is_neither_markup_nor_a_command_of_the_terminal(capsys: Capture) -> None:
     screen = Screen(as_json=False)
     screen.table([Column("A", folds=True)], [("[red]x[/red] \x1b[31m\u202e :smile:",)])

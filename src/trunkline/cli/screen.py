@@ -116,11 +116,15 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
         cells = [[one_line(value) for value in row] for row in rows]
         if fits_as_table(columns, cells, self._out.width):
-            with self._out.capture() as captured:
-                self._out.print(_table(columns, cells))
-            self._out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+            self._print(_table(columns, cells))
         else:
             self._blocks(columns, cells)
+
+    def _print(self, table: Table) -> None:
+        """Without the spaces that fill its last column up."""
+        with self._out.capture() as captured:
+            self._out.print(table)
+        self._out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def _blocks(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         for index, row in enumerate(rows):
@@ -141,7 +145,7 @@ class Screen:
                 grid.add_column(no_wrap=True, style="bold")
                 grid.add_column(overflow="fold")
                 grid.add_row(Text(f"{label:<{label_width}}"), Text(shown))
-                self._out.print(grid)
+                self._print(grid)
             else:
                 self._out.print(line, soft_wrap=True)
 
