@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import Cli
-from tests.core.peer import SCRIPT, Peer, definition
+from tests.core.peer import SCRIPT, Peer, definition, page
 
 
 @pytest.fixture
@@ -38,3 +38,20 @@ def test_adding_a_server_tells_of_a_list_that_could_not_be_read(cli: Cli, peer: 
     """R-20"""
     peer.say(lists={"tools/list": {"": {"error": {"code": -1, "message": "not now"}}}})
     assert "It has 1 problem: trunkline servers show sulky" in add(cli, "sulky", peer)
+
+
+def test_a_server_is_shown_with_its_era_and_all_it_has(cli: Cli, peer: Peer) -> None:
+    """R-17"""
+    lists = {
+        "tools/list": page(definition("good")),
+        "prompts/list": page({"name": "p1"}, {"name": "p2"}, key="prompts"),
+        "resources/list": page({"uri": "file:///r", "name": "r"}, key="resources"),
+        "resources/templates/list": page(key="resourceTemplates"),
+    }
+    capabilities: dict[str, object] = {"tools": {}, "prompts": {}, "resources": {}}
+    peer.say(lists={method: {"": answer} for method, answer in lists.items()}, capabilities=capabilities)
+    add(cli, "rich", peer)
+    shown = dict(line.split(None, 1) for line in cli.ok("servers", "show", "rich").out.splitlines())
+    assert shown["era"] == "legacy"
+    found = [shown[name] for name in ("tools", "prompts", "resources", "templates")]
+    assert found == ["1", "2", "1", "0"]
