@@ -50,6 +50,16 @@ def observe(health: Health, check: Check, now: datetime) -> tuple[Health, Server
     return seen, ServerStatus.CONNECTED
 
 
+def check_of(status: int) -> Check:
+    """What the answer of a health address means."""
+    if 200 <= status < 300:
+        return Check(healthy=True, failed=False)
+    note = f"its health address answered {status}"
+    if 300 <= status < 400:
+        note = f"its health address redirects ({status}), which is not followed: give the one it leads to"
+    return Check(healthy=False, failed=not 400 <= status < 500, note=note)
+
+
 @dataclass(frozen=True, slots=True)
 class Patient:
     """A connected server to be checked."""
@@ -152,10 +162,7 @@ class HealthMonitor:
             status = await self._get_status(url, self._timeout)
         except UpstreamError as error:
             return Check(healthy=False, failed=True, note=error.reason)
-        if status == 200:
-            return Check(healthy=True, failed=False)
-        note = f"its health address answered {status}"
-        return Check(healthy=False, failed=not 400 <= status < 500, note=note)
+        return check_of(status)
 
     async def _by_ping(self, connection: Connection) -> Check:
         try:
