@@ -133,6 +133,8 @@ def obey(line: bytes, options: argparse.Namespace) -> None:
     elif method == "half":
         write(b'{"jsonrpc":"2.0","id":1,"resu')
         os._exit(0)
+    elif method == "write":
+        write(params["text"].replace("ID", str(identity)).encode())
     elif method == "unfinished":
         write(response(identity, b'{"whole":true}'))
         os._exit(0)

@@ -168,6 +168,60 @@ async def test_answers_nobody_asked_for_are_noise() -> None:
         assert await line.ask("echo", still="here") == {"still": "here"}
 
 
+HALVES = (
+    '{"jsonrpc":"2.0","id":ID,"resu',
+    '{"jsonrpc":"2.0","id":ID,"result":{"a":{"b":"c',
+    '{"jsonrpc":"2.0","id":ID,"result":{"a":{"jsonrpc":"2.0"}, "b":"\\',
+    '{"jsonrpc":"2.0","id":ID,"error":{"code":-1',
+)
+
+
+@pytest.mark.parametrize("half", HALVES)
+async def test_half_a_line_costs_only_its_own_exchange(half: str) -> None:
+    """Failure mode 20, R-16: the next answer is glued to it and still arrives, and so does its failure."""
+    async with opened() as line:
+        broken = asyncio.ensure_future(line.ask("write", text=half))
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(line.ask("echo", n=1), 5) == {"n": 1}
+        with pytest.raises(ProtocolViolation, match="its answer cannot be read"):
+            await asyncio.wait_for(broken, 5)
+        assert len(line.heard.noise) == 1
+        assert await line.ask("echo", n=2) == {"n": 2}
+
+
+async def test_half_a_request_of_the_servers_fails_no_exchange_of_ours() -> None:
+    async with opened() as line:
+        waiting = asyncio.ensure_future(line.ask("write", text='{"jsonrpc":"2.0","id":ID,"method":"samp'))
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(line.ask("echo", n=1), 5) == {"n": 1}
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_messages_without_a_line_end_between_them_all_arrive() -> None:
+    """Two threads of a server that each write a message and then its line end."""
+    notice = '{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+    async with opened() as line:
+        first = asyncio.ensure_future(
+            line.ask("write", text='{"jsonrpc":"2.0","id":ID,"result":{"n":1}}' + notice)
+        )
+        await asyncio.sleep(0)
+        assert await line.ask("echo", n=2) == {"n": 2}
+        assert await asyncio.wait_for(first, 5) == {"n": 1}
+        assert len(line.heard.notifications) == 1
+        assert line.heard.noise == []
+
+
+@pytest.mark.parametrize("result", ['{"tools":[{"name":"x",}]}', '{"tools":[1,2}', "nonsense"])
+async def test_an_answer_that_is_no_json_fails_its_exchange_at_once(result: str) -> None:
+    """R-20: the reason is the real one, and not a timeout half a minute later."""
+    async with opened() as line:
+        text = f'{{"jsonrpc":"2.0","id":ID,"result":{result}}}\n'
+        with pytest.raises(ProtocolViolation, match="its answer cannot be read: not JSON"):
+            await asyncio.wait_for(line.ask("write", text=text), 5)
+        assert len(line.heard.noise) == 1
+
+
 @on_both_loops
 async def test_an_answer_over_the_limit_fails_only_its_own_exchange() -> None:
     """Failure mode 19: the pipe resynchronises."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.wire.lines import LineSplitter, Oversized
+from trunkline.wire.lines import LineSplitter, Oversized, answered_by, later_starts
 
 LIMIT = 200
 
@@ -90,3 +90,28 @@ def test_ten_mebibytes_in_small_chunks_cost_no_more_than_a_copy() -> None:
     found += splitter.feed(b"\n{}\n")
     assert time.process_time() - before < 1
     assert found == [data, b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "identity"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"resu', 5),
+        (b'{"jsonrpc": "2.0", "id": 5, "result": {"a": ', 5),
+        (b'{"id":5,"error":{', 5),
+        (b'{"id":5,"error":null}', 5),
+        (b'{"jsonrpc":"2.0","id":5', None),
+        (b'{"jsonrpc":"2.0","id":5,"method":"roots/li', None),
+        (b'{"jsonrpc":"2.0","method":"x","id":5,"r', None),
+        (b'{"jsonrpc":"2.0","id":"5","result":', None),
+        (b'{"jsonrpc":"2.0","result":{"id":5,', None),
+        (b"[1,2", None),
+        (b"", None),
+    ],
+)
+def test_a_broken_answer_is_told_by_its_id(broken: bytes, identity: int | None) -> None:
+    assert answered_by(broken) == identity
+
+
+def test_a_message_is_looked_for_behind_the_start_of_a_broken_line() -> None:
+    assert later_starts(b'{"jsonrpc":"2.0","id":5,"resu{ "jsonrpc" :"2.0"}') == [29]
+    assert len(later_starts(b'{"jsonrpc":' * 1000)) == 8

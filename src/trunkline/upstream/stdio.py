@@ -6,13 +6,14 @@ comes from and how nothing of it is left over is `spawner.py`'s part; retries an
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from trunkline.errors import ConfigurationFault, Lost, NotSent, UpstreamError
+from trunkline.errors import ConfigurationFault, Lost, NotSent, ProtocolViolation, UpstreamError
 from trunkline.model import StdioSpec
 from trunkline.ports import Redact
 from trunkline.telemetry import Flood, printable
@@ -21,7 +22,7 @@ from trunkline.upstream.spawner import Child, GuardLost, Spawner
 from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
-from trunkline.wire.lines import LineSplitter, Oversized
+from trunkline.wire.lines import LineSplitter, Oversized, answered_by, later_starts
 
 _STDERR_SHOWN = 8 * 1024
 _STDERR_MARGIN = 4 * 1024
@@ -234,8 +235,25 @@ class StdioWire:
         try:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as error:
-            self._on_noise(f"a line on stdout that is no message ({error})", data)
-            return
+            self._on_malformed(data, str(error))
+        else:
+            self._take(message)
+
+    def _on_malformed(self, data: bytes, reason: str) -> None:
+        """A whole message glued to half of one counts; who waits for the broken one hears of it now."""
+        for start in later_starts(data):
+            with contextlib.suppress(jsonrpc.Malformed):
+                whole = jsonrpc.decode(data[start:])
+                self._on_message(data[:start])
+                self._take(whole)
+                return
+        self._on_noise(f"a line on stdout that is no message ({reason})", data)
+        key = answered_by(data)
+        # Half a line at the end of the output is left to the loss of the process, which says more.
+        if key in self._pending and not self._output.closed.is_set():
+            self._settle(key, ProtocolViolation(f"its answer cannot be read: {reason}"))
+
+    def _take(self, message: jsonrpc.Message) -> None:
         inbox = cast(Inbox, self._inbox)
         if isinstance(message, jsonrpc.Notification):
             inbox.on_notification(message.method, message.params, None)

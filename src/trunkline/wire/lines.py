@@ -2,8 +2,10 @@
 
 Pure. A line over the limit is thrown away while it streams by and reported as `Oversized`, with the
 little of it that may still tell whose answer it was; the next line is read as if nothing had happened.
+Of a line that cannot be read it tells whose answer it was, and where a whole message may begin in it.
 """
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -11,6 +13,10 @@ _KEPT = 512
 _PLAIN_MEMBER = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*("[^"\\]*"|[\w.+-]+)\s*(?=[,}])')
 _PLAIN_MEMBERS_AT_END = re.compile(rb'(?:,\s*"[^"\\]*"\s*:\s*(?:"[^"\\]*"|[\w.+-]+)\s*)+\}\s*\Z')
 _MORE_DIGITS_THAN_OURS = 18
+_OUTCOME = re.compile(rb'\s*[{,]\s*"[re]')
+"""How a `result` or an `error` begins, were the rest of its name cut off."""
+_START = re.compile(rb'\{\s*"jsonrpc"\s*:')
+_MOST_STARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class LineSplitter:
 
     def _finish(self, lines: list[bytes | Oversized]) -> None:
         if self._dropped:
-            lines.append(Oversized(self._dropped, _answered_id(self._head, bytes(self._buffer))))
+            lines.append(Oversized(self._dropped, answered_id(self._head, bytes(self._buffer))))
         else:
             line = bytes(self._buffer).strip(b" \t\r")
             if line:
@@ -66,15 +72,37 @@ class LineSplitter:
         self._head = b""
 
 
-def _answered_id(head: bytes, tail: bytes) -> int | None:
+def later_starts(line: bytes) -> list[int]:
+    """Where in a broken line another message may begin: what was left half written has no line end."""
+    return [found.start() for found in itertools.islice(_START.finditer(line, 1), _MOST_STARTS)]
+
+
+def answered_id(head: bytes, tail: bytes) -> int | None:
     """Only members of the message itself count: those before its first and after its last nested value."""
+    members, _ = _first_members(head)
+    if at_end := _PLAIN_MEMBERS_AT_END.search(tail):
+        members.update((member[1], member[2]) for member in _PLAIN_MEMBER.finditer(at_end[0]))
+    return _id_of_answer(members)
+
+
+def answered_by(broken: bytes) -> int | None:
+    """The id that a message answers which cannot be read, or was cut off, in its result or error."""
+    members, position = _first_members(broken[:_KEPT])
+    answers = _OUTCOME.match(broken, position) or members.keys() & {b"result", b"error"}
+    return _id_of_answer(members) if answers else None
+
+
+def _first_members(head: bytes) -> tuple[dict[bytes, bytes], int]:
+    """The plain members a message begins with, and where they end."""
     members: dict[bytes, bytes] = {}
     position = len(head) - len(head.lstrip())
     while member := _PLAIN_MEMBER.match(head, position):
         members[member[1]] = member[2]
         position = member.end()
-    if at_end := _PLAIN_MEMBERS_AT_END.search(tail):
-        members.update((member[1], member[2]) for member in _PLAIN_MEMBER.finditer(at_end[0]))
+    return members, position
+
+
+def _id_of_answer(members: dict[bytes, bytes]) -> int | None:
     identity = members.get(b"id", b"")
     if b"method" in members or not identity.isdigit() or len(identity) > _MORE_DIGITS_THAN_OURS:
         return None
