@@ -84,6 +84,8 @@ class ServerRegistry:
         self._clock = clock
         self._journal = journal
         self._max_servers = max_servers
+        self._arriving = 0
+        """Servers the database is just storing. They count: several at once must not exceed the limit."""
         self._servers: dict[str, Server] = {}
         self._by_name: dict[str, str] = {}
         self._checks: dict[str, datetime] = {}
@@ -172,10 +174,11 @@ class ServerRegistry:
             self._policy.admit_url(draft.health_check_url, "body", "health_check_url")
         if draft.name in self._by_name:
             raise ServerAlreadyExists(draft.name)
-        if len(self._servers) >= self._max_servers:
+        present = len(self._servers) + self._arriving
+        if present >= self._max_servers:
             raise ValidationError.at(
                 "body",
-                msg=f"There are {len(self._servers)} servers already, and the limit is {self._max_servers}: "
+                msg=f"There are {present} servers already, and the limit is {self._max_servers}: "
                 "remove one, or raise MCP_AGGREGATOR_MAX_SERVERS",
             )
         now = self._clock.now()
@@ -195,8 +198,12 @@ class ServerRegistry:
             registered_at=now,
             updated_at=now,
         )
-        await self._store.add_server(server, audit_record("server.registered", by, now, server=server))
-        self._put(server)
+        self._arriving += 1
+        try:
+            await self._store.add_server(server, audit_record("server.registered", by, now, server=server))
+            self._put(server)
+        finally:
+            self._arriving -= 1
         return server
 
     async def change(self, server: Server, patch: ServerPatch, by: Principal) -> Server:
