@@ -1,8 +1,11 @@
 """What a limit keeps out, also when many come at once: servers, tools, connections."""
 
 import asyncio
+from functools import partial
 
-from tests.journeys.conftest import API, Open
+import pytest
+
+from tests.journeys.conftest import API, Open, eventually
 from tests.servers.peers import scripted
 
 
@@ -20,3 +23,31 @@ async def test_many_registrations_at_once_do_not_exceed_the_limit(open_door: Ope
         "DELETE", f"{API}/servers/{(await door.ask('GET', f'{API}/servers'))[1]['servers'][0]['id']}"
     )
     assert sorted(await asyncio.gather(*(register(number) for number in range(12, 15)))) == [201, 422, 422]
+
+
+async def test_many_listings_at_once_do_not_exceed_the_limit_of_all(open_door: Open) -> None:
+    """R-09."""
+    door = await open_door(max_tools=40)
+    names = [f"server-{number}" for number in range(4)]
+    await asyncio.gather(*(door.register(name, "STDIO", scripted(count=15)) for name in names))
+    shown = [await door.until(name, "CONNECTED") for name in names]
+    assert (await door.ask("GET", "/api/v1/tools"))[1]["total"] == 40
+    cut = [server for server in shown if server["tool_count"] < 30]
+    assert len(cut) == 3
+    assert all("MCP_AGGREGATOR_MAX_TOOLS" in str(server["problems"]) for server in cut)
+
+
+@pytest.mark.parametrize("paging", ["", "same"])
+async def test_a_server_that_renames_its_tools_does_not_grow(open_door: Open, paging: str) -> None:
+    """R-09, R-18: names that are gone go, whether its list was cut by our limit or never ends."""
+    door = await open_door(max_tools_per_server=20)
+    await door.connected("alpha", "STDIO", scripted(count=30, renames=True, paging=paging))
+    for listing in range(2, 4):
+        await door.ask("POST", f"{API}/servers/alpha/tools/refresh")
+        name = f"alpha.tool_0_of_listing_{listing}"
+        names = await eventually(
+            partial(door.tool_names, "alpha"), partial(lambda it, them: it in them, name)
+        )
+        assert len(names) == 20
+        assert not [name for name in names if "listing_" in name and not name.endswith(f"_{listing}")]
+    assert "MCP_AGGREGATOR_MAX_TOOLS_PER_SERVER" in str((await door.server("alpha"))["problems"])

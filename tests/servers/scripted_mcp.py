@@ -2,7 +2,8 @@
 
 Run as `python scripted_mcp.py stdio` or `python scripted_mcp.py http PORT`; the script is JSON in the
 variable SCRIPT: `start` (mute, crash, ok), `tools` (further definitions), `count` (so many plain tools),
-`paging` (same, endless), `ledger` (a file to which every call that changes something is written).
+`paging` (same, endless), `renames` (its plain tools, at each listing), `ledger` (a file to which every call
+that changes something is written).
 """
 
 import http.server
@@ -104,6 +105,9 @@ class Server:
             send({"jsonrpc": "2.0", "id": identity, "error": {"code": -32601, "message": "Method not found"}})
 
     def page(self, cursor: str | None) -> dict[str, Any]:
+        if SCRIPT.get("renames"):
+            for number, tool in enumerate(self.extra):
+                tool["name"] = f"tool_{number}_of_listing_{self.listings}"
         paging = SCRIPT.get("paging")
         if paging == "same":
             return {"tools": self.tools() if cursor is None else [], "nextCursor": "again"}

@@ -34,7 +34,11 @@ class Listed:
 
     definitions: list[bytes] = field(default_factory=list)
     complete: bool = True
-    """False when the list was cut short: what is missing from it may still exist."""
+    """False when the list was cut short: what is missing from it may still exist.
+
+    Our own limit leaves it complete: what lies beyond it is not kept, or a server that renames its tools
+    would fill the limit with names that are gone.
+    """
     reason: str | None = None
 
     def cut(self, reason: str) -> None:
@@ -67,15 +71,15 @@ async def take_inventory(
         found = await _read_list(connection, method, key, MOST_ITEMS, on_page)
         if found.complete:
             inventory.complete_kinds.add(kind)
-        else:
-            inventory.problems.append(Problem("list", method, found.reason or ""))
+        if found.reason is not None:
+            inventory.problems.append(Problem("list", method, found.reason))
         _take_items(inventory, server_id, kind, found)
     return inventory
 
 
 def _take_tools(inventory: Inventory, listed: Listed) -> None:
-    if not listed.complete:
-        inventory.problems.append(Problem("list", "tools/list", listed.reason or ""))
+    if listed.reason is not None:
+        inventory.problems.append(Problem("list", "tools/list", listed.reason))
     for definition in listed.definitions:
         try:
             facts = definitions.read_tool(definition)
@@ -131,7 +135,7 @@ async def _read_pages(
         listed.definitions.extend(page[:room])
         on_page(len(listed.definitions))
         if len(page) > room or (cursor is not None and len(page) == room):
-            listed.cut(f"only the first {most} are taken")
+            listed.reason = f"only the first {most} are taken"
             return
         if cursor is None:
             return

@@ -44,6 +44,8 @@ class ToolAggregator:
         self._dirty: dict[str, Connection] = {}
         self._listings: dict[str, asyncio.Task[None]] = {}
         self._idle: dict[str, asyncio.Event] = {}
+        self._storing = asyncio.Lock()
+        """One listing is stored at a time, so that several cannot take the same last places."""
         self.catalog = Catalog()
         self.last_sync: datetime | None = None
 
@@ -133,25 +135,32 @@ class ToolAggregator:
             if count > BATCH:
                 log.info("%s: %d definitions so far", server.name, count, extra={"server": server.name})
 
-        elsewhere = len(self.catalog) - len(self.catalog.tools_of(server.id))
-        most = max(0, min(self._max_per_server, self._max_tools - elsewhere))
+        most = self._room(server)
         inventory = await take_inventory(server.id, connection, most_tools=most, on_page=on_page)
         if not inventory.tools and inventory.tools_complete and not inventory.problems:
             log.warning("%s lists no tools", server.name, extra={"server": server.name})
         self._explain_limits(inventory, most)
-        for problem in inventory.problems:
-            log.warning(
-                "%s: %s %s: %s",
-                server.name,
-                problem.kind,
-                problem.name,
-                problem.reason,
-                extra={"server": server.name},
-            )
-        tools = await self._store_tools(server, inventory)
-        items = await self._store_items(server, inventory)
-        self._problems[server.id] = tuple(inventory.problems)
-        self._publish(server, tools, items)
+        async with self._storing:
+            room = self._room(server)
+            _keep_within(room, inventory)
+            for problem in inventory.problems:
+                log.warning(
+                    "%s: %s %s: %s",
+                    server.name,
+                    problem.kind,
+                    problem.name,
+                    problem.reason,
+                    extra={"server": server.name},
+                )
+            tools = await self._store_tools(server, inventory, room)
+            items = await self._store_items(server, inventory)
+            self._problems[server.id] = tuple(inventory.problems)
+            self._publish(server, tools, items)
+
+    def _room(self, server: Server) -> int:
+        """How many tools it may have, for its own limit and for what the others have."""
+        elsewhere = len(self.catalog) - len(self.catalog.tools_of(server.id))
+        return max(0, min(self._max_per_server, self._max_tools - elsewhere))
 
     def _explain_limits(self, inventory: Inventory, most: int) -> None:
         setting = "MCP_AGGREGATOR_MAX_TOOLS"
@@ -162,10 +171,12 @@ class ToolAggregator:
                 reason = f"{problem.reason}, because of {setting}"
                 inventory.problems[index] = Problem(problem.kind, problem.name, reason)
 
-    async def _store_tools(self, server: Server, inventory: Inventory) -> dict[str, Tool]:
+    async def _store_tools(self, server: Server, inventory: Inventory, room: int) -> dict[str, Tool]:
         known = self.catalog.tools_of(server.id)
-        tools = {} if inventory.tools_complete else dict(known)
-        removed = [name for name in known if name not in inventory.tools and inventory.tools_complete]
+        unlisted = [name for name in known if name not in inventory.tools]
+        kept = [] if inventory.tools_complete else unlisted[: room - len(inventory.tools)]
+        removed = unlisted[len(kept) :]
+        tools = {name: known[name] for name in kept}
         drafts: list[ToolDraft] = []
         for name, (definition, facts) in inventory.tools.items():
             mark = definitions.fingerprint(definition)
@@ -210,6 +221,15 @@ class ToolAggregator:
         if not same or server.id not in self.catalog.by_server:
             self.catalog = self.catalog.with_server(server.id, tools.values(), items)
         self._on_published(server.id, len(tools))
+
+
+def _keep_within(room: int, inventory: Inventory) -> None:
+    """Others may have taken places while the server was listed."""
+    if len(inventory.tools) > room:
+        for name in list(inventory.tools)[room:]:
+            del inventory.tools[name]
+        reason = f"only the first {room} are taken, because of MCP_AGGREGATOR_MAX_TOOLS"
+        inventory.problems.append(Problem("list", "tools/list", reason))
 
 
 def _marks(items: tuple[Item, ...]) -> set[tuple[ItemKind, str, str]]:
