@@ -51,3 +51,32 @@ async def test_a_server_that_renames_its_tools_does_not_grow(open_door: Open, pa
         assert len(names) == 20
         assert not [name for name in names if "listing_" in name and not name.endswith(f"_{listing}")]
     assert "MCP_AGGREGATOR_MAX_TOOLS_PER_SERVER" in str((await door.server("alpha"))["problems"])
+
+
+async def test_a_server_beyond_the_sessions_waits_for_one_and_says_so(open_door: Open) -> None:
+    """R-09: ERROR with the setting, connected by itself when a session ends; connecting it is 422."""
+    door = await open_door(max_sessions=1)
+    await door.connected("alpha", "STDIO", scripted())
+    await door.register("beta", "STDIO", scripted())
+    waiting = await door.until("beta", "ERROR", seconds=5)
+    assert "MCP_AGGREGATOR_MAX_SESSIONS" in waiting["error_message"]
+    status, refused = await door.ask("POST", f"{API}/servers/beta/connect")
+    assert (status, refused["error_code"]) == (422, "VALIDATION_ERROR")
+    assert "all 1 sessions are in use" in str(refused["detail"])
+    assert "MCP_AGGREGATOR_MAX_SESSIONS" in str(refused["detail"])
+    assert (await door.server("beta"))["status"] == "ERROR"
+    assert (await door.ask("POST", f"{API}/servers/alpha/connect"))[0] == 200
+    await door.ask("POST", f"{API}/servers/alpha/disconnect")
+    await door.until("beta", "CONNECTED", seconds=5)
+    status, _ = await door.ask("POST", f"{API}/servers/alpha/connect")
+    assert status == 422
+    assert (await door.server("alpha"))["status"] == "DISCONNECTED"
+
+
+async def test_a_dead_server_takes_no_session_from_a_living_one(open_door: Open) -> None:
+    """R-09: only connections that are open or being opened count."""
+    door = await open_door(max_sessions=1)
+    await door.register("dead", "STDIO", {"command": "no-such-program-anywhere"})
+    await door.until("dead", "ERROR")
+    await door.connected("alpha", "STDIO", scripted())
+    assert await door.text("alpha.echo", text="lives") == "lives"

@@ -22,6 +22,7 @@ from trunkline.errors import (
     ServerUnavailable,
     StorageUnavailable,
     TrunklineError,
+    ValidationError,
 )
 from trunkline.model import (
     ApiKey,
@@ -169,6 +170,8 @@ class Gateway:
             found = self._registry.get(found.id)
             if found.status.callable:
                 return found, True
+            if limit := self._sessions.full(found.id):
+                raise ValidationError.at("path", "server", msg=limit)
             await self._registry.want(found, True, "server.connected", by)
             if found.status is S.DISCONNECTING and self._sessions.get(found.id) is not None:
                 self._supervision.move(found.id, S.CONNECTED)

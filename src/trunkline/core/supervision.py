@@ -105,9 +105,13 @@ class Supervision:
 
     def on_down(self, server_id: str, error: UpstreamError, *, was_connected: bool) -> None:
         server = self._registry.find(server_id)
-        if server is None or S.ERROR not in MOVES[server.status]:
+        if server is None:
             return
         message = _message(error)
+        if server.status is S.ERROR:
+            self._registry.say(server_id, message)
+        if S.ERROR not in MOVES[server.status]:
+            return
         log.warning("%s: %s", server.name, message, extra={"server": server.name})
         if isinstance(error, CredentialsRejected):
             self._warn_of_credentials(server)

@@ -8,7 +8,7 @@ watcher, which is the core; this module only says what happened, in order.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from trunkline.errors import (
@@ -62,7 +62,11 @@ class SessionManager:
         self._patience = patience
         self._clock = clock
         self._health_interval = health_interval
-        self._most = most
+        self._limit = (
+            f"all {most} sessions are in use: disconnect a server, or raise MCP_AGGREGATOR_MAX_SESSIONS"
+        )
+        self.slots = asyncio.Semaphore(most)
+        """One for every connection that is open or being opened; who finds none waits in turn."""
         self._upkeeps: dict[str, _Upkeep] = {}
         self._watcher: SessionWatcher | None = None
 
@@ -70,20 +74,24 @@ class SessionManager:
         self._watcher = watcher
 
     def keep(self, server_id: str, name: str, known_era: Era | None) -> None:
-        """See to it that the server is connected, from now on. A server kept already is tried at once."""
+        """See to it that the server is connected, from now on. A server kept already is tried at once.
+
+        Where all sessions are in use it is reported down, and connected as soon as one ends.
+        """
         if self._watcher is None:
             raise AssertionError("nobody watches")
         upkeep = self._upkeeps.get(server_id)
         if upkeep is not None:
             upkeep.try_now()
             return
-        if len(self._upkeeps) >= self._most:
-            self._watcher.on_connecting(server_id)
-            limit = f"all {self._most} sessions are in use: disconnect a server, or raise"
-            error = ConfigurationFault(f"{limit} MCP_AGGREGATOR_MAX_SESSIONS", phase="connect")
-            self._watcher.on_down(server_id, error, was_connected=False)
-            return
         self._upkeeps[server_id] = _Upkeep(self, server_id, name, known_era, self._watcher)
+
+    def full(self, server_id: str) -> str | None:
+        """Why the server would have to wait for a session of another to end; None when it would not."""
+        upkeep = self._upkeeps.get(server_id)
+        if not self.slots.locked() or (upkeep is not None and upkeep.has_slot):
+            return None
+        return self._limit
 
     async def drop(self, server_id: str) -> None:
         """Stop keeping the server; returns when nothing of its connection is left."""
@@ -157,6 +165,8 @@ class _Upkeep:
         self._changed = asyncio.Event()
         self._stopping = False
         self._parked = False
+        """Whether nothing will happen soon, so that nobody need wait for it."""
+        self.has_slot = False
         self.connection: Connection | None = None
         self._task = start_apart(self._run(), name=f"upkeep {name}")
 
@@ -187,12 +197,27 @@ class _Upkeep:
         pauses: tuple[float, ...] = CONNECT_PAUSES
         while True:
             try:
-                await self._one_life(pauses)
+                async with self._slot():
+                    await self._one_life(pauses)
             except Exception:
                 log.exception("%s: the upkeep of its connection failed", self._name)
                 self._down(UpstreamError("Trunkline itself failed; its log says more"), was_connected=False)
             await self._pause(None if self._parked else self._backoff.next_pause())
             pauses = CONNECT_PAUSES if self._nudge.is_set() else ()
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """A server without a connection takes no place: it waits outside, and says what for."""
+        limit = self._manager.full(self._server_id)
+        if limit is not None:
+            self._down(ConfigurationFault(limit, phase="connect"), was_connected=False)
+            self._parked = True
+        async with self._manager.slots:
+            self._parked, self.has_slot = False, True
+            try:
+                yield
+            finally:
+                self.has_slot = False
 
     async def _one_life(self, pauses: tuple[float, ...]) -> None:
         """Connect and serve until the connection is lost or none could be made; then it has been reported."""
