@@ -115,7 +115,10 @@ def default_data_dir() -> Path:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     enabled: bool = _setting(
-        "MCP_AGGREGATOR_ENABLED", "When false, only the health endpoints answer.", _flag, default=True
+        "MCP_AGGREGATOR_ENABLED",
+        "When false, only the health endpoints answer, and no server is connected.",
+        _flag,
+        default=True,
     )
     host: str = _setting(
         "MCP_AGGREGATOR_HOST", "Address to listen on. Anything but loopback needs keys.", str.strip,

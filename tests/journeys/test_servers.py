@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -272,3 +273,23 @@ async def test_what_was_registered_is_there_after_a_restart(open_door: Open) -> 
     assert (await door.server("beta"))["status"] == "DISCONNECTED"
     _, tools = await door.ask("GET", f"{API}/servers/alpha/tools")
     assert {tool["name"]: tool["id"] for tool in tools["tools"]} == ids
+
+
+async def test_a_gateway_that_is_switched_off_connects_nothing(open_door: Open, tmp_path: Path) -> None:
+    """R-53: only health is served; switched on again, what was wanted is connected."""
+    starts = tmp_path / "starts"
+    config = scripted(starts=str(starts))
+    door = await open_door()
+    await door.connected("alpha", "STDIO", config)
+    await open_door.close()
+    before = starts.read_text()
+    door = await open_door(enabled=False)
+    assert (await door.ask("GET", f"{API}/servers"))[1]["error_code"] == "GATEWAY_DISABLED"
+    await asyncio.sleep(1)
+    _, health = await door.ask("GET", f"{API}/health")
+    assert health["servers"] == {"total": 1, "connected": 0, "error": 0}
+    assert starts.read_text() == before
+    await open_door.close()
+    door = await open_door()
+    await door.until("alpha", "CONNECTED")
+    assert starts.read_text() != before

@@ -2,6 +2,7 @@
 
 Run as `python scripted_mcp.py stdio` or `python scripted_mcp.py http PORT`; the script is JSON in the
 variable SCRIPT: `start` (mute, crash, ok), `tools` (further definitions), `count` (so many plain tools),
+`starts` (a file that gets a line at each start),
 `paging` (same, endless), `renames` (its plain tools, at each listing), `ledger` (a file to which every call
 that changes something is written).
 """
@@ -242,6 +243,9 @@ def on_http(port: int) -> None:
 
 
 if __name__ == "__main__":
+    if "starts" in SCRIPT:
+        with open(SCRIPT["starts"], "a", encoding="utf-8") as log:
+            log.write("started\n")
     if sys.argv[1] == "stdio":
         on_stdio()
     else:

@@ -106,10 +106,11 @@ class Gateway:
         await self._keys.load()
         await self._aggregator.load({server.id: server.name for server in self._registry.all()})
         self._journal.start()
-        self._health.start()
-        for server in self._registry.all():
-            if server.wanted:
-                self._begin_to_connect(server)
+        if self.settings.enabled:
+            self._health.start()
+            for server in self._registry.all():
+                if server.wanted:
+                    self._begin_to_connect(server)
         self.telemetry.set_servers(self._registry.counts())
         self.telemetry.tools.set(len(self._aggregator.catalog))
         self._in_background(self._prune_audit())
