@@ -82,7 +82,7 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
     async def ping(self) -> None:
-        """Raises when the database does not answer."""
+        """Raises when the database does not answer, or has taken no write since one failed."""
         ...
 
     # Servers

@@ -394,3 +394,21 @@ async def test_closing_lets_what_was_begun_end_and_takes_nothing_new(store: Stor
     await store.ping()
     assert [await store.get_mark(f"m{number}") for number in range(50)] == ["kept"] * 50
     assert await store.get_mark("late") is None
+
+
+async def test_a_ping_tells_of_writes_that_fail_while_reads_work(
+    store: Store, store_place: StorePlace
+) -> None:
+    """R-33: until one succeeds again."""
+    await store.ping()
+    store_place.execute("ALTER TABLE mcp.marks RENAME TO marks_away")
+    with pytest.raises(StorageUnavailable):
+        await store.set_mark("m", "lost")
+    assert await store.load_servers() == []
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match="takes no write"):
+            await store.ping()
+    store_place.execute("ALTER TABLE mcp.marks_away RENAME TO marks")
+    await store.ping()
+    await store.set_mark("m", "kept")
+    assert await store.get_mark("m") == "kept"

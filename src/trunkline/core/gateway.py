@@ -336,7 +336,7 @@ class Gateway:
             await self._store.ping()
         except StorageUnavailable as error:
             database = "failed"
-            issues.append(f"the database does not answer: {error.detail}")
+            issues.append(f"the database fails: {error.detail}")
         sessions = "ok"
         for status, text in ((S.ERROR, "in error state"), (S.DEGRADED, "degraded")):
             if number := counts[status]:

@@ -5,9 +5,12 @@ durable and turns foreign errors into ours. Verbs on a server that is gone raise
 merely observed of it (a move, a health check, an era, a count) is dropped, for it may come late.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from trunkline.errors import KeyNotFound, ServerAlreadyExists, ServerNotFound
+from trunkline.errors import KeyNotFound, ServerAlreadyExists, ServerNotFound, StorageUnavailable
 from trunkline.model import ApiKey, AuditRecord, Era, HistoryRecord, Item, Server, StatusMove
 from trunkline.ports import AuditFilter, Store, StoredTool, ToolDraft
 from trunkline.settings import Settings
@@ -42,8 +45,12 @@ from trunkline.store.tables import (
     tools,
 )
 
+Result = TypeVar("Result")
+
 PRUNED_AT_ONCE = 5000
 """Old records are deleted in portions, so that nobody waits long behind them."""
+PING_SECONDS = 1.0
+"""How long a ping waits for its own write."""
 
 
 def store_for(settings: Settings) -> Store:
@@ -56,6 +63,7 @@ def store_for(settings: Settings) -> Store:
 class SqlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._write_failed = False
 
     @classmethod
     def sqlite(cls, data_dir: Path) -> "SqlStore":
@@ -72,7 +80,23 @@ class SqlStore:
         await self._database.close()
 
     async def ping(self) -> None:
+        """A full disk or a lock lets reads pass: after a failed write, one must succeed again."""
         await self._database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one())
+        if self._write_failed:
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    await self.set_mark("store.writable", secrets.token_hex(8))
+            except (StorageUnavailable, TimeoutError):
+                raise StorageUnavailable("The database answers, and takes no write.") from None
+
+    async def _write(self, work: Callable[[Connection], Result]) -> Result:
+        try:
+            result = await self._database.write(work)
+        except StorageUnavailable:
+            self._write_failed = True
+            raise
+        self._write_failed = False
+        return result
 
     # Servers
 
@@ -88,7 +112,7 @@ class SqlStore:
                 raise ServerAlreadyExists(server.name) from None
             _record(connection, [audit])
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def update_server(self, server: Server, audit: AuditRecord | None = None) -> None:
         def work(connection: Connection) -> None:
@@ -96,14 +120,14 @@ class SqlStore:
                 raise ServerNotFound(server.id)
             _record(connection, [audit] if audit else [])
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def record_move(self, move: StatusMove) -> None:
         def work(connection: Connection) -> None:
             if _change(connection, move.server_id, rows.move_values(move)) and move.event is not None:
                 connection.execute(insert(server_connection_history).values(rows.history_values(move)))
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def record_health(self, checks: Mapping[str, datetime]) -> None:
         if not checks:
@@ -115,13 +139,13 @@ class SqlStore:
         )
         # Always in the same order: two gateways on one PostgreSQL must not wait for each other's rows.
         values = [{"server": server_id, "at": at} for server_id, at in sorted(checks.items())]
-        await self._database.write(lambda connection: connection.execute(statement, values))
+        await self._write(lambda connection: connection.execute(statement, values))
 
     async def set_tool_count(self, server_id: str, count: int) -> None:
-        await self._database.write(lambda connection: _change(connection, server_id, {"tool_count": count}))
+        await self._write(lambda connection: _change(connection, server_id, {"tool_count": count}))
 
     async def remember_era(self, server_id: str, era: Era | None) -> None:
-        await self._database.write(lambda connection: _change(connection, server_id, {"era": era}))
+        await self._write(lambda connection: _change(connection, server_id, {"era": era}))
 
     async def remove_server(self, server_id: str, audit: AuditRecord) -> None:
         def work(connection: Connection) -> None:
@@ -130,7 +154,7 @@ class SqlStore:
                 raise ServerNotFound(server_id)
             _record(connection, [audit])
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def history(self, server_id: str, limit: int = 50) -> list[HistoryRecord]:
         table = server_connection_history
@@ -153,7 +177,7 @@ class SqlStore:
     async def apply_tools(
         self, server_id: str, upserts: Sequence[ToolDraft], removed: Sequence[str], at: datetime
     ) -> dict[str, int]:
-        return await self._database.write(
+        return await self._write(
             lambda connection: definitions.apply_tools(connection, server_id, upserts, removed, at)
         )
 
@@ -164,9 +188,7 @@ class SqlStore:
     async def apply_items(
         self, server_id: str, upserts: Sequence[Item], removed: Sequence[tuple[str, str]]
     ) -> None:
-        await self._database.write(
-            lambda connection: definitions.apply_items(connection, server_id, upserts, removed)
-        )
+        await self._write(lambda connection: definitions.apply_items(connection, server_id, upserts, removed))
 
     # Keys
 
@@ -179,7 +201,7 @@ class SqlStore:
             connection.execute(insert(api_keys).values(rows.key_values(key)))
             _record(connection, [audit])
 
-        await self._database.write(work)
+        await self._write(work)
 
     async def revoke_key(self, key_id: str, at: datetime, audit: AuditRecord) -> None:
         """Raises `KeyNotFound`, also for a key that is revoked already: its first hour stands."""
@@ -190,13 +212,13 @@ class SqlStore:
                 raise KeyNotFound(f"No such key, or revoked already: {key_id}")
             _record(connection, [audit])
 
-        await self._database.write(work)
+        await self._write(work)
 
     # Audit
 
     async def append_audit(self, records: Sequence[AuditRecord]) -> None:
         if records:
-            await self._database.write(lambda connection: _record(connection, records))
+            await self._write(lambda connection: _record(connection, records))
 
     async def read_audit(self, query: AuditFilter) -> tuple[list[AuditRecord], int]:
         matches = _audit_matching(query)
@@ -225,7 +247,7 @@ class SqlStore:
         statement = delete(audit_log).where(audit_log.c.id.in_(oldest.scalar_subquery()))
         pruned = 0
         while True:
-            gone = await self._database.write(lambda connection: connection.execute(statement).rowcount)
+            gone = await self._write(lambda connection: connection.execute(statement).rowcount)
             pruned += gone
             if gone < PRUNED_AT_ONCE:
                 return pruned
@@ -247,7 +269,7 @@ class SqlStore:
             except IntegrityError:
                 connection.execute(change)
 
-        await self._database.write(work)
+        await self._write(work)
 
 
 def _change(connection: Connection, server_id: str, values: rows.Values) -> bool:
