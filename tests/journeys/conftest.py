@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
+from tests.conftest import StorePlace
 from tests.postgres import PostgresUrl
 from tests.servers.running import Upstreams
 from trunkline.app import open_gateway
@@ -106,12 +107,25 @@ class Open:
     def __init__(self, environ: dict[str, str], data_dir: Path) -> None:
         self._environ = environ
         self._data_dir = data_dir
+        self._database = StorePlace(environ.get("MCP_AGGREGATOR_DATABASE_URL", data_dir))
         self._gateways = AsyncExitStack()
 
     async def __call__(self, **flags: object) -> Door:
         chosen = {"data_dir": self._data_dir, "port": 0, **flags}
         settings = load_settings(flags=chosen, environ=self._environ)
         return await self._gateways.enter_async_context(running(settings))
+
+    @asynccontextmanager
+    async def without(self, table: str) -> AsyncIterator[None]:
+        """A database that fails whenever this table is needed."""
+        await asyncio.to_thread(self._rename, table, f"{table}_away")
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._rename, f"{table}_away", table)
+
+    def _rename(self, before: str, after: str) -> None:
+        self._database.execute(f"ALTER TABLE mcp.{before} RENAME TO {after}")
 
     async def close(self) -> None:
         await self._gateways.aclose()

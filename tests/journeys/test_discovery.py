@@ -119,3 +119,16 @@ async def test_prompts_and_resources_are_taken_in(door: Door) -> None:
     assert shown["prompt_count"] == 1
     assert shown["resource_count"] == 1
     assert shown["resource_template_count"] == 1
+
+
+async def test_tools_that_could_not_be_stored_are_said_and_stored_later(open_door: Open) -> None:
+    """R-17, R-33: a database that fails while a server is listed costs time, and no tool."""
+    door = await open_door()
+    async with open_door.without("tools"):
+        await door.connected("alpha", "STDIO", scripted())
+        shown = await eventually(lambda: door.server("alpha"), lambda it: it["problems"] != [])
+        assert shown["tool_count"] == 0
+        assert "could not be stored" in shown["problems"][0]["reason"]
+    healed = await eventually(lambda: door.server("alpha"), lambda it: it["tool_count"] > 0)
+    assert healed["problems"] == []
+    assert await door.text("alpha.echo", text="here") == "here"

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 BATCH = 500
 REST_SECONDS = 1.0
 """Between two listings of one server that announces changes."""
+STORE_PAUSE_SECONDS = 5.0
+"""Before a listing that could not be stored is tried again."""
 
 
 class ToolAggregator:
@@ -118,17 +120,27 @@ class ToolAggregator:
         try:
             while (connection := self._dirty.pop(server.id, None)) is not None:
                 idle.clear()
-                await self._list(server, connection)
+                pause = REST_SECONDS
+                try:
+                    await self._list(server, connection)
+                except StorageUnavailable as error:
+                    self._put_off(server, connection, error)
+                    pause = STORE_PAUSE_SECONDS
                 idle.set()
-                await self._clock.sleep(REST_SECONDS)
-        except StorageUnavailable as error:
-            log.error("%s: its tools could not be stored: %s", server.name, error.detail)
+                await self._clock.sleep(pause)
         except Exception:
             log.exception("%s: its tools could not be listed", server.name)
         finally:
             idle.set()
             if self._listings.get(server.id) is asyncio.current_task():
                 del self._listings[server.id]
+
+    def _put_off(self, server: Server, connection: Connection, error: StorageUnavailable) -> None:
+        """The server stays dirty, and whoever looks sees why its tools are missing."""
+        reason = f"what it lists could not be stored, and is listed again soon: {error.detail}"
+        log.error("%s: %s", server.name, reason, extra={"server": server.name})
+        self._problems[server.id] = (Problem("list", "tools/list", reason),)
+        self._dirty.setdefault(server.id, connection)
 
     async def _list(self, server: Server, connection: Connection) -> None:
         def on_page(count: int) -> None:
