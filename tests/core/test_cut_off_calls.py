@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.core.conftest import ADMIN, House, until
+from tests.core.conftest import ADMIN, House, OpenHouse, until
 from tests.core.peer import Peer, definition
 from trunkline.errors import ServerUnavailable
 from trunkline.model import ServerPatch, ServerStatus
@@ -20,8 +20,11 @@ CUTS: dict[str, Callable[[House], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_call_that_is_cut_off_tells_how_its_server_is_now(house: House, peer: Peer, cut: str) -> None:
+async def test_a_call_that_is_cut_off_tells_how_its_server_is_now(
+    open_house: OpenHouse, peer: Peer, cut: str
+) -> None:
     """R-06, R-28: not how it was when the call came in."""
+    house = await open_house(drain_timeout=0.2)
     peer.has(definition("slow"))
     peer.say(calls={"slow": ["mute"]})
     await house.connected("alpha", peer.config)

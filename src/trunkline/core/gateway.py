@@ -95,6 +95,8 @@ class Gateway:
         self._started = clock.monotonic()
         self._locks: dict[str, asyncio.Lock] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._drains: dict[str, asyncio.Task[None]] = {}
+        """Server id → what takes it down when its calls have ended; it ends when somebody connects it."""
         self._calls = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -174,11 +176,14 @@ class Gateway:
             if limit := self._sessions.full(found.id):
                 raise ValidationError.at("path", "server", msg=limit)
             await self._registry.want(found, True, "server.connected", by)
-            if found.status is S.DISCONNECTING and self._sessions.get(found.id) is not None:
-                self._supervision.move(found.id, S.CONNECTED)
-                return self._registry.get(found.id), True
-            self._begin_to_connect(found)
-            return self._registry.get(found.id), False
+            if drain := self._drains.pop(found.id, None):
+                drain.cancel()
+            if found.status is S.DISCONNECTING:
+                await self._resume(found.id)
+            else:
+                self._begin_to_connect(found)
+            found = self._registry.get(found.id)
+            return found, found.status.callable
 
     async def disconnect(self, server: str, *, force: bool, by: Principal) -> Disconnection:
         found = self._registry.get(server)
@@ -191,22 +196,36 @@ class Gateway:
                 return Disconnection(found.id, found.status, pending)
             if pending and not force:
                 self._supervision.move(found.id, S.DISCONNECTING)
-                self._in_background(self._drain_server(found.id))
+                self._drains[found.id] = self._in_background(self._drain_server(found.id))
                 return Disconnection(found.id, S.DISCONNECTING, pending)
             await self._take_down(found, "the server was disconnected")
             return Disconnection(found.id, S.DISCONNECTED, 0)
 
     async def _drain_server(self, server_id: str) -> None:
-        connection = self._sessions.get(server_id)
-        if connection is not None:
-            try:
-                await asyncio.wait_for(connection.wait_idle(), self.settings.drain_timeout)
-            except TimeoutError:
-                log.warning("%s: %d calls are cut off", connection.name, connection.in_flight)
+        await self._wait_idle(server_id)
         async with self._lock(server_id):
             server = self._registry.find(server_id)
             if server is not None and server.status is S.DISCONNECTING:
                 await self._take_down(server, "the server was disconnected")
+
+    async def _wait_idle(self, server_id: str) -> None:
+        """Until its calls have ended, within the time they get."""
+        connection = self._sessions.get(server_id)
+        if connection is not None and connection.in_flight:
+            try:
+                await asyncio.wait_for(connection.wait_idle(), self.settings.drain_timeout)
+            except TimeoutError:
+                log.warning("%s: %d calls are cut off", connection.name, connection.in_flight)
+
+    async def _resume(self, server_id: str) -> None:
+        """It was draining, and is as it should be again."""
+        server = self._registry.get(server_id)
+        if server.wanted and self._sessions.get(server_id) is not None:
+            self._supervision.move(server_id, S.CONNECTED)
+            return
+        await self._take_down(server, "the server was disconnected")
+        if server.wanted:
+            self._begin_to_connect(server)
 
     async def _take_down(self, server: Server, reason: str) -> None:
         """The status moves first: the calls that are cut off tell how the server is now."""
@@ -217,13 +236,28 @@ class Gateway:
         await self._aggregator.stop(server.id)
 
     async def remove(self, server: str, by: Principal) -> None:
+        """New calls are refused and those in flight may end; its rows go before its connection.
+
+        A database that is away thereby leaves the server as it was.
+        """
         found = self._registry.get(server)
+        drains = found.status.callable
+        if drains:
+            self._supervision.move(found.id, S.DISCONNECTING)
+        await self._wait_idle(found.id)
         async with self._lock(found.id):
             found = self._registry.get(found.id)
-            await self._take_down(found, "the server was removed")
-            await self._registry.remove(found, by)
+            try:
+                await self._registry.remove(found, by)
+            except StorageUnavailable:
+                if drains and found.status is S.DISCONNECTING:
+                    await self._resume(found.id)
+                raise
+            self._sessions.fail(found.id, Lost("the server was removed"))
+            await self._sessions.drop(found.id)
             await self._aggregator.forget(found.id)
         self._locks.pop(found.id, None)
+        self._drains.pop(found.id, None)
         self._health.forget(found.id)
         self._redactor.forget(found.id)
         self.telemetry.forget_server(found.name)
@@ -365,10 +399,11 @@ class Gateway:
         self.telemetry.set_servers(self._registry.counts())
         self.telemetry.tools.set(len(self._aggregator.catalog))
 
-    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+    def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = start_apart(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     def _call_record(self, call: Call, server_name: str, ended: str) -> AuditRecord:
         server = self._registry.find(server_name or call.server_id or call.name.partition(".")[0])

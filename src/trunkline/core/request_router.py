@@ -7,6 +7,7 @@ that the outcome is unknown. Foreign errors become answers here and nowhere else
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -73,7 +74,7 @@ class RequestRouter:
             return await self._execute(call, tool, server, meters, started)
         except UpstreamError as error:
             meters.ended(_verdict(error))
-            server = self._registry.find(server.id) or server
+            server = self._registry.find(server.id) or replace(server, status=ServerStatus.DISCONNECTED)
             raise _refusal(error, server, tool, time.perf_counter() - started) from None
         except TrunklineError:
             meters.ended("unavailable")
@@ -152,7 +153,7 @@ class RequestRouter:
                 server_name=server.name,
                 routing_ms=routing * 1000,
                 execution_ms=(ended - sending) * 1000,
-                warning=_warning(self._registry.get(server.id)),
+                warning=_warning(self._registry.find(server.id) or server),
             )
 
     async def _connection(self, server: Server) -> Connection:

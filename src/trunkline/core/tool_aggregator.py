@@ -11,7 +11,7 @@ from datetime import datetime
 
 from trunkline.core.catalog import Catalog
 from trunkline.core.listing import Inventory, take_inventory
-from trunkline.errors import StorageUnavailable
+from trunkline.errors import ServerNotFound, StorageUnavailable
 from trunkline.model import Item, ItemKind, Problem, Server, Tool
 from trunkline.ports import Clock, Store, StoredTool, ToolDraft
 from trunkline.telemetry import start_apart
@@ -128,6 +128,8 @@ class ToolAggregator:
                     pause = STORE_PAUSE_SECONDS
                 idle.set()
                 await self._clock.sleep(pause)
+        except ServerNotFound:
+            log.info("%s was removed while it was listed", server.name)
         except Exception:
             log.exception("%s: its tools could not be listed", server.name)
         finally:
