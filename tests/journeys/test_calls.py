@@ -6,7 +6,7 @@ import time
 
 import aiohttp
 
-from tests.journeys.conftest import Door, Open, eventually
+from tests.journeys.conftest import API, Door, Open, eventually
 from tests.servers.peers import scripted
 from tests.servers.running import Upstreams
 
@@ -53,6 +53,22 @@ async def test_a_tool_is_found_by_its_full_name_by_its_own_and_by_server(door: D
     status, answer = await door.call("server-a.ecoh")
     assert (status, answer["error_code"]) == (404, "TOOL_NOT_FOUND")
     assert "server-a.echo" in answer["detail"]
+
+
+async def test_a_server_that_was_never_listed_is_unavailable_and_its_tools_not_unknown(door: Door) -> None:
+    """R-27, R-28: nobody can know yet that it has no such tool."""
+    server = await door.register("alpha", "STDIO", scripted(), auto_connect=False)
+    for name, server_id in (("alpha.echo", None), ("echo", server["id"]), ("alpha.echo", server["id"])):
+        status, refused = await door.call(name, server_id)
+        assert (status, refused["error_code"]) == (503, "SERVER_UNAVAILABLE")
+        assert refused["server"] == {"id": server["id"], "name": "alpha", "status": "DISCONNECTED"}
+    for name in ("echo", "alpha", "beta.echo", f"{server['id']}.echo"):
+        assert (await door.call(name))[1]["error_code"] == "TOOL_NOT_FOUND"
+    await door.ask("POST", f"{API}/servers/alpha/connect")
+    await door.until("alpha", "CONNECTED")
+    assert (await door.call("alpha.nothing"))[1]["error_code"] == "TOOL_NOT_FOUND"
+    await door.ask("POST", f"{API}/servers/alpha/disconnect")
+    assert (await door.call("alpha.nothing"))[1]["error_code"] == "TOOL_NOT_FOUND"
 
 
 async def test_the_servers_own_error_is_told_with_code_message_and_data(door: Door) -> None:

@@ -87,10 +87,14 @@ class RequestRouter:
             return self._look_up(call)
         except ToolNotFound:
             server = self._server_meant(call)
-            if server is None or not self._aggregator.is_listing(server.id):
+            if server is None:
                 raise
-            await self._aggregator.settled(server.id, LISTING_SECONDS)
-            return self._look_up(call)
+            if self._aggregator.is_listing(server.id):
+                await self._aggregator.settled(server.id, LISTING_SECONDS)
+                return self._look_up(call)
+            if not server.status.callable and server.id not in self._aggregator.catalog.by_server:
+                raise _unavailable(server) from None  # nobody knows yet what it has
+            raise
 
     def _look_up(self, call: Call) -> tuple[Tool, Server]:
         if call.server_id is None:
@@ -117,7 +121,10 @@ class RequestRouter:
         return found[0]
 
     def _server_meant(self, call: Call) -> Server | None:
-        return self._registry.find(call.server_id or call.name.partition(".")[0])
+        if call.server_id is not None:
+            return self._registry.find(call.server_id)
+        prefix, dot, _ = call.name.partition(".")
+        return self._registry.named(prefix) if dot else None
 
     # Doing it
 
