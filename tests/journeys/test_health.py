@@ -20,7 +20,7 @@ async def test_an_ill_address_degrades_then_downs_then_heals(
     ill = tmp_path / "ill"
     monkeypatch.setenv("SCRIPT", json.dumps({"ill": str(ill)}))
     port = await upstreams.start("scripted_mcp.py", "http")
-    door = await open_door(health_interval=0.4)
+    door = await open_door(health_interval=1.0)
     address = f"http://127.0.0.1:{port}"
     await door.connected(
         "alpha", "HTTP", {"base_url": f"{address}/mcp"}, health_check_url=f"{address}/health"
@@ -32,6 +32,9 @@ async def test_an_ill_address_degrades_then_downs_then_heals(
     status, answer = await door.call("alpha.echo", text="still serves")
     assert status == 200
     assert "degraded" in answer["metadata"]["warning"]
+    status, refused = await door.ask("POST", f"{API}/servers/alpha/tools/refresh")
+    assert (status, refused["error_code"]) == (503, "SERVER_UNAVAILABLE")
+    assert refused["server"]["name"] == "alpha"
     _, health = await door.ask("GET", f"{API}/servers/alpha/health")
     assert health["consecutive_failures"] >= 2
     assert "500" in health["last_error"]

@@ -265,9 +265,10 @@ class Gateway:
         self.events.publish(Event("server.removed", found.id, found.name))
 
     async def refresh(self, server: str, by: Principal) -> Server:
+        """A degraded server takes calls and is not listed: the table of its states says so."""
         found = self._registry.get(server)
         connection = self._sessions.get(found.id)
-        if connection is None or not found.status.callable:
+        if connection is None or found.status is not S.CONNECTED:
             raise ServerUnavailable(
                 f"Server unavailable: {found.name}. It must be connected for its tools to be listed",
                 extra={"server": {"id": found.id, "name": found.name, "status": found.status.value}},

@@ -77,8 +77,6 @@ class Supervision:
     def on_connecting(self, server_id: str) -> None:
         server = self._registry.find(server_id)
         if server is not None and S.CONNECTING in MOVES[server.status]:
-            if server.status is S.ERROR:
-                self._metrics.reconnects.labels(server.name).inc()
             self.move(server_id, S.CONNECTING, server.error_message)
 
     def on_attempt_failed(self, server_id: str, error: UpstreamError, retry_in: float) -> None:
