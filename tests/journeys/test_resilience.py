@@ -71,9 +71,16 @@ async def test_an_http_server_that_was_restarted_heals_with_nobodys_help(
     down = await door.until("alpha", "ERROR", "CONNECTING", seconds=10)
     status, answer = await door.call("alpha.echo", text="x")
     assert (status, answer["error_code"]) == (503, "SERVER_UNAVAILABLE"), (answer, down)
+
+    async def attempts() -> int:
+        history = (await door.ask("GET", f"{API}/servers/alpha/history"))[1]["history"]
+        return [record["event"] for record in history].count("RECONNECT")
+
+    await eventually(attempts, lambda count: count > 1)
     await upstreams.start("scripted_mcp.py", "http", port=port)
     await door.until("alpha", "CONNECTED", seconds=30)
     assert await door.text("alpha.echo", text="healed") == "healed"
+    assert await door.metric('trunkline_reconnects_total{server="alpha"}') == 1
 
 
 async def test_a_server_that_crashes_at_its_start_says_why(open_door: Open) -> None:

@@ -259,6 +259,7 @@ class Gateway:
         self._locks.pop(found.id, None)
         self._drains.pop(found.id, None)
         self._health.forget(found.id)
+        self._supervision.forget(found.id)
         self._redactor.forget(found.id)
         self.telemetry.forget_server(found.name)
         self._changed()

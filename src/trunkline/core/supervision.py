@@ -57,6 +57,8 @@ class Supervision:
         self._events = events
         self._health: HealthMonitor | None = None
         self._verifications: set[asyncio.Task[None]] = set()
+        self._lost: set[str] = set()
+        """Servers whose connection was lost and not yet made again."""
 
     def watch_with(self, monitor: HealthMonitor) -> None:
         self._health = monitor
@@ -66,7 +68,12 @@ class Supervision:
             task.cancel()
         await asyncio.gather(*self._verifications, return_exceptions=True)
 
+    def forget(self, server_id: str) -> None:
+        self._lost.discard(server_id)
+
     def move(self, server_id: str, after: ServerStatus, error_message: str | None = None) -> None:
+        if after is S.DISCONNECTED:
+            self._lost.discard(server_id)
         moved = self._registry.move(server_id, after, error_message)
         if moved is not None:
             self._metrics.set_servers(self._registry.counts())
@@ -99,6 +106,9 @@ class Supervision:
         await self._aggregator.settled(server_id, FIRST_LISTING_SECONDS)
         if connection.alive:
             self.move(server_id, S.CONNECTED)
+            if server_id in self._lost:
+                self._lost.discard(server_id)
+                self._metrics.reconnects.labels(server.name).inc()
             log.info("%s is connected", server.name, extra={"server": server.name})
 
     def on_down(self, server_id: str, error: UpstreamError, *, was_connected: bool) -> None:
@@ -113,6 +123,8 @@ class Supervision:
         log.warning("%s: %s", server.name, message, extra={"server": server.name})
         if isinstance(error, CredentialsRejected):
             self._warn_of_credentials(server)
+        if was_connected:
+            self._lost.add(server_id)
         self.move(server_id, S.ERROR, message)
 
     def on_lists_changed(self, server_id: str) -> None:
