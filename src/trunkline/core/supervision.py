@@ -172,12 +172,14 @@ class Supervision:
                 yield patient
 
     def on_checked(self, patient: Patient, check: Check, health: Health, status: ServerStatus | None) -> None:
-        if check.took_ms is not None:
-            self._metrics.health_duration.labels(patient.name).set(check.took_ms / 1000)
-        if check.failed:
-            self._metrics.health_failures.labels(patient.name).inc()
         server = self._registry.find(patient.server_id)
-        if server is None or status is None or not server.status.callable or status is server.status:
+        if server is None:
+            return  # a metric touched now would bring back the series of a removed server
+        if check.took_ms is not None:
+            self._metrics.health_duration.labels(server.name).set(check.took_ms / 1000)
+        if check.failed:
+            self._metrics.health_failures.labels(server.name).inc()
+        if status is None or not server.status.callable or status is server.status:
             return
         if status is S.ERROR:
             reason = f"{health.consecutive_failures} health checks failed in a row: {health.last_error}"
