@@ -50,6 +50,41 @@ async def test_an_ill_address_degrades_then_downs_then_heals(
     assert failures >= 3
 
 
+async def test_an_address_that_stays_ill_cuts_the_connection_once(
+    open_door: Open, upstreams: Upstreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-31, R-32: it comes back DEGRADED, takes calls, and heals by one check; a dead session is found."""
+    ill = tmp_path / "ill"
+    monkeypatch.setenv("SCRIPT", json.dumps({"ill": str(ill)}))
+    port = await upstreams.start("scripted_mcp.py", "http")
+    door = await open_door(health_interval=0.3)
+    await door.connected("alpha", "STDIO", scripted(), health_check_url=f"http://127.0.0.1:{port}/health")
+
+    async def failures() -> int:
+        return int((await door.ask("GET", f"{API}/servers/alpha/health"))[1]["consecutive_failures"])
+
+    async def errors() -> int:
+        history = (await door.ask("GET", f"{API}/servers/alpha/history"))[1]["history"]
+        return [record["event"] for record in history].count("ERROR")
+
+    ill.touch()
+    await eventually(failures, lambda count: count > 3)
+    pid = int(await door.text("alpha.pid"))
+    seen = await failures()
+    status, answer = await door.call("alpha.slow", seconds=1.5)
+    assert (status, "degraded" in answer["metadata"]["warning"]) == (200, True)
+    assert await failures() >= seen + 3
+    assert (await door.server("alpha"))["status"] == "DEGRADED"
+    assert (await errors(), int(await door.text("alpha.pid"))) == (1, pid)
+    os.kill(pid, signal.SIGSTOP)
+    await eventually(errors, lambda count: count == 2)
+    await door.until("alpha", "DEGRADED")
+    assert int(await door.text("alpha.pid")) != pid
+    ill.unlink()
+    await door.until("alpha", "CONNECTED")
+    assert await failures() == 0
+
+
 async def test_a_frozen_child_is_found_out_and_replaced(open_door: Open) -> None:
     """R-31, R-32: a process that lives and says nothing."""
     door = await open_door(health_interval=0.3, health_timeout=0.3)

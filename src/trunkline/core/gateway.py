@@ -162,6 +162,8 @@ class Gateway:
         async with self._lock(before.id):
             before = self._registry.get(before.id)
             after = await self._registry.change(before, patch, by)
+            if after.health_check_url != before.health_check_url:
+                self._health.start_over(after.id)
             if after.sealed_config != before.sealed_config and after.wanted:
                 await self._take_down(after, "its configuration was changed")
                 self._begin_to_connect(after)

@@ -24,7 +24,7 @@ from trunkline.model import (
 from trunkline.ports import Clock
 from trunkline.telemetry import Metrics, start_apart
 from trunkline.upstream.connection import Connection
-from trunkline.upstream.health_monitor import Check, HealthMonitor, Patient
+from trunkline.upstream.health_monitor import DEGRADED_AFTER, DOWN_AFTER, Check, HealthMonitor, Patient
 from trunkline.upstream.session_manager import SessionManager
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Supervision:
         if server is None or server.status is not S.CONNECTING:
             return
         self._registry.note_era(server_id, connection.era)
-        if self._health is not None:
+        if self._health is not None and server.health_check_url is None:
             self._health.start_over(server_id)
         self._aggregator.refresh(server, connection)
         await self._aggregator.settled(server_id, FIRST_LISTING_SECONDS)
@@ -109,6 +109,7 @@ class Supervision:
             if server_id in self._lost:
                 self._lost.discard(server_id)
                 self._metrics.reconnects.labels(server.name).inc()
+            self._stay_degraded(server_id)
             log.info("%s is connected", server.name, extra={"server": server.name})
 
     def on_down(self, server_id: str, error: UpstreamError, *, was_connected: bool) -> None:
@@ -172,6 +173,13 @@ class Supervision:
                 yield patient
 
     def on_checked(self, patient: Patient, check: Check, health: Health, status: ServerStatus | None) -> None:
+        """The third failure in a row cuts the connection, for a new one may help (R-32).
+
+        An address for the health (R-31) may fail for ever while the session is well. Its failures are
+        therefore counted on over a reconnect, the server comes back DEGRADED, which takes calls, until a
+        check is healthy, and failures after the third only lead to a ping: if the session does not
+        answer either, it is cut again.
+        """
         server = self._registry.find(patient.server_id)
         if server is None:
             return  # a metric touched now would bring back the series of a removed server
@@ -181,11 +189,22 @@ class Supervision:
             self._metrics.health_failures.labels(server.name).inc()
         if status is None or not server.status.callable or status is server.status:
             return
-        if status is S.ERROR:
+        if status is S.ERROR and health.consecutive_failures > DOWN_AFTER and patient.health_check_url:
+            self._stay_degraded(server.id)
+            self._verify(patient)
+        elif status is S.ERROR:
             reason = f"{health.consecutive_failures} health checks failed in a row: {health.last_error}"
             patient.connection.fail(Lost(reason, phase="health"))
         elif status is S.DEGRADED or health.consecutive_failures == 0:
             self.move(server.id, status, health.last_error)
+
+    def _stay_degraded(self, server_id: str) -> None:
+        """A new connection does not make a failing address healthy."""
+        health = self._health.health_of(server_id) if self._health is not None else Health()
+        server = self._registry.find(server_id)
+        ill = health.consecutive_failures >= DEGRADED_AFTER
+        if ill and server is not None and server.status is S.CONNECTED:
+            self.move(server_id, S.DEGRADED, health.last_error)
 
     async def on_round_done(self, checked: dict[str, datetime]) -> None:
         self._registry.note_checks(checked)
@@ -208,7 +227,7 @@ class Supervision:
                 self._health.check_soon(patient)
 
     def _verify(self, patient: Patient) -> None:
-        """A call was lost, the connection was not: find out at once whether its server still lives."""
+        """Something else failed, the connection did not: find out at once whether its server still lives."""
         task = start_apart(self._ping_or_fail(patient))
         self._verifications.add(task)
         task.add_done_callback(self._verifications.discard)

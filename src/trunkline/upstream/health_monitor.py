@@ -114,7 +114,7 @@ class HealthMonitor:
         return self._health.get(server_id, Health())
 
     def start_over(self, server_id: str) -> None:
-        """A new connection begins with no failures; when it was last checked stays known."""
+        """No failures any more: the connection or the address they were of is another."""
         self._health[server_id] = replace(self.health_of(server_id), consecutive_failures=0)
 
     def forget(self, server_id: str) -> None:
