@@ -4,7 +4,8 @@ Readers take the snapshot they find and never lock; the tool aggregator alone ma
 names and definitions, not whether a server is up: that is asked of the registry.
 """
 
-import difflib
+import heapq
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,13 @@ from dataclasses import dataclass, field
 from trunkline.model import Item, Tool
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_LONGEST_GUESSED = 100
+"""Nobody mistypes a longer name; what a guess costs is bounded by this, and not by who asks."""
+_MOST_SEARCHED = 64
+_MOST_WORDS = 5
+_LONGEST_WORD = 8
 _MOST_COMPARED = 200
+_LEAST_ALIKE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +50,43 @@ class Catalog:
         return len(self.by_name)
 
     def near(self, name: str, most: int = 3) -> list[str]:
-        """Names somebody may have meant, the nearest first."""
-        words = {word.lower() for word in _WORDS.findall(name) if len(word) > 2}
-        hits = {
-            known: sum(word in known.lower() for word in words) for known in self.by_name
-        }  # a count of substrings is cheap enough to look at ten thousand names
-        likely = sorted((known for known, count in hits.items() if count), key=lambda known: -hits[known])
+        """Names somebody may have meant, the nearest first; none for a name too long to be a slip."""
+        if len(name) > _LONGEST_GUESSED:
+            return []
+        found = (word.lower() for word in _WORDS.findall(name) if len(word) > 2)
+        words = list(dict.fromkeys(word[:_LONGEST_WORD] for word in found))
+        likely = self._with_most_of(words[:_MOST_WORDS])
         if not likely:
-            chunks = {word[:3] for word in words} | {name[:3].lower()}
-            likely = [known for known in self.by_name if any(chunk in known.lower() for chunk in chunks)]
-        by_tail = {known: _likeness(name, known) for known in likely[:_MOST_COMPARED]}
-        ranked = sorted(by_tail, key=lambda known: (-by_tail[known], known))
-        return [known for known in ranked if by_tail[known] >= 0.5][:most]
+            chunks = dict.fromkeys([name[:3].lower(), *(word[:3] for word in words)])
+            likely = self._with_most_of(list(chunks)[:_MOST_WORDS])
+        wanted = _pairs(name)
+        alike = {known: max(_likeness(wanted, known), _likeness(wanted, _tail(known))) for known in likely}
+        ranked = sorted(alike, key=lambda known: (-alike[known], known))
+        return [known for known in ranked if alike[known] >= _LEAST_ALIKE][:most]
+
+    def _with_most_of(self, parts: list[str]) -> list[str]:
+        """A count of substrings is cheap enough to look at ten thousand names."""
+        hits: dict[str, int] = {}
+        for known in self.by_name:
+            text = known[-_MOST_SEARCHED:].lower()
+            if count := [part in text for part in parts].count(True):
+                hits[known] = count
+        return heapq.nlargest(_MOST_COMPARED, hits, key=hits.__getitem__)
 
 
-def _likeness(wanted: str, known: str) -> float:
-    whole = difflib.SequenceMatcher(None, wanted, known).ratio()
-    return max(whole, difflib.SequenceMatcher(None, wanted, known.partition(".")[2]).ratio())
+def _likeness(wanted: frozenset[str], known: str) -> float:
+    """Shared pairs of letters, 0 to 1. Linear in the lengths, which no comparison of sequences is."""
+    pairs = _pairs(known)
+    return 2 * len(wanted & pairs) / (len(wanted) + len(pairs))
+
+
+def _pairs(text: str) -> frozenset[str]:
+    text = f" {text[:_LONGEST_GUESSED].lower()} "
+    return frozenset(map("".join, itertools.pairwise(text)))
+
+
+def _tail(known: str) -> str:
+    return known.partition(".")[2]
 
 
 def _assembled(

@@ -55,3 +55,10 @@ async def test_an_unknown_tool_is_not_found_with_near_names(front: Running, echo
     assert echo
     status, answer = await front.ask("GET", f"{TOOLS}/echo.od")
     assert (status, answer["error_code"]) == (404, "TOOL_NOT_FOUND")
+
+
+async def test_a_name_no_tool_can_have_is_refused_by_its_length(front: Running, echo: str) -> None:
+    assert echo
+    status, answer = await front.ask("GET", f"{TOOLS}/{'tool_' * 3000}")
+    assert (status, answer["error_code"]) == (422, "VALIDATION_ERROR")
+    assert answer["detail"][0]["loc"] == ["path", "name"]

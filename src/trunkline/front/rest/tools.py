@@ -5,13 +5,14 @@ Calling a tool is not here: `front/tool_call.py` serves `POST /api/v1/tools/call
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from trunkline.core.gateway import Gateway
 from trunkline.front.rest import shapes
 from trunkline.front.rest.access import READ
 from trunkline.front.rest.requests import ToolQuery
 from trunkline.front.rest.shapes import Json
+from trunkline.front.tool_call import LONGEST_NAME
 
 
 def build(gateway: Gateway) -> APIRouter:
@@ -26,7 +27,7 @@ def build(gateway: Gateway) -> APIRouter:
         return Json({"tools": listed, "total": total, "limit": query.limit, "offset": query.offset})
 
     @router.get("/{name:path}", dependencies=[READ])
-    async def get_tool(name: str) -> Json:
+    async def get_tool(name: Annotated[str, Path(max_length=LONGEST_NAME)]) -> Json:
         tool = gateway.get_tool(name)
         return Json(shapes.full_tool(tool, gateway.get_server(tool.server_id).status))
 
