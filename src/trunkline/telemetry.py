@@ -34,10 +34,9 @@ def start_apart(work: Coroutine[None, None, None], *, name: str | None = None) -
     return asyncio.create_task(work, name=name, context=Context())
 
 
-_TELLING_NAME = (
-    r"(?=[\w-]*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|passw(?:or)?d|passphrase|credential))"
-    r"[\w-]++"
-)
+_TELLING = r"api[_-]?key|access[_-]?key|private[_-]?key|token|secret|passw(?:or)?d|passphrase|credential"
+_TELLING_NAME = rf"(?=[\w-]*(?:{_TELLING}))[\w-]++"
+_TELLING_KEY = re.compile(rf"(?i){_TELLING}|(?:authorization|cookie)$")
 _HEADER_NAME = r"(?=[\w-]*(?:authorization|cookie)(?![\w-]))[\w-]++"
 _BY_NAME = re.compile(
     rf"""(?ix)
@@ -106,6 +105,11 @@ class Redactor:
         text = _BY_PARAMETER.sub(rf"\1{MASK}", text)
         text = _BY_FLAG.sub(rf"\1{MASK}", text)
         return _BY_NAME.sub(_masked_value, text)
+
+
+def tells_of_secret(key: str) -> bool:
+    """Whether a value under this key is masked whatever it is."""
+    return _TELLING_KEY.search(key) is not None
 
 
 def _masked_value(found: re.Match[str]) -> str:

@@ -8,10 +8,9 @@ retries, status or tools: `connection.py` probes, decides and owns the task that
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import msgspec
-
 from trunkline.errors import ProtocolViolation, RpcError, UpstreamError
 from trunkline.ports import Redact
+from trunkline.upstream.told_errors import told_data, told_message
 from trunkline.wire.eras import Introduction
 from trunkline.wire.jsonrpc import ErrorResponse, RpcId
 
@@ -104,15 +103,4 @@ def too_large(limit: int) -> ProtocolViolation:
 
 def rpc_error(error: ErrorResponse, redact: Redact) -> RpcError:
     """What every wire raises for the server's own error: servers repeat in them what they were given."""
-    data = None if error.data is None else _redacted(error.data, redact)
-    return RpcError(error.code, redact(error.message), data)
-
-
-def _redacted(data: bytes, redact: Redact) -> bytes:
-    """Still JSON: where a mask took the place of more than a text, all of it becomes one text."""
-    text = redact(data.decode("utf-8", "replace"))
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(text)
-    return text.encode()
+    return RpcError(error.code, told_message(error.message, redact), told_data(error.data, redact))
