@@ -327,7 +327,8 @@ class HealthReport:
     checks: Mapping[str, str]
     servers: Mapping[ServerStatus, int]
     issues: tuple[str, ...]
+    """Also what is too little to make the whole degraded."""
 
     @property
     def status(self) -> str:
-        return "degraded" if self.issues else "healthy"
+        return "healthy" if all(how == "ok" for how in self.checks.values()) else "degraded"

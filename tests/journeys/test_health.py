@@ -131,3 +131,23 @@ async def test_state_and_health_count_what_there_is(open_door: Open) -> None:
     assert health["checks"]["database"] == "ok"
     assert health["servers"] == {"total": 3, "connected": 1, "error": 1}
     assert health["issues"] == ["1 server in error state"]
+
+
+@pytest.mark.parametrize(("broken", "status"), [(1, "healthy"), (2, "degraded")])
+async def test_health_is_degraded_below_the_share_at_which_the_alert_warns(
+    open_door: Open, broken: int, status: str
+) -> None:
+    """R-33: four of five is the contract's example of healthy. One that is not wanted does not count."""
+    door = await open_door()
+    names = ["one", "two", "three", "four", "five"]
+    for name in names:
+        bad = name in names[:broken]
+        await door.register(name, "STDIO", {"command": "no-such-program-anywhere"} if bad else scripted())
+    await door.register("asleep", "STDIO", scripted(), auto_connect=False)
+    for name in names:
+        await door.until(name, "ERROR" if name in names[:broken] else "CONNECTED")
+    _, health = await door.ask("GET", f"{API}/health")
+    assert health["status"] == status
+    assert health["checks"] == {"database": "ok", "sessions": "ok" if status == "healthy" else "degraded"}
+    assert health["servers"] == {"total": 6, "connected": 5 - broken, "error": broken}
+    assert health["issues"] == [f"{broken} server{'s' * (broken > 1)} in error state"]

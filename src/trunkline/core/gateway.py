@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 S = ServerStatus
 DRAIN_RETRY_AFTER = 5
 PRUNE_SECONDS = 6 * 3600.0
+_ISSUES = {S.ERROR: "in error state", S.DEGRADED: "degraded", S.CONNECTING: "not connected yet"}
 
 
 class Gateway:
@@ -375,10 +376,9 @@ class Gateway:
         except StorageUnavailable as error:
             database = "failed"
             issues.append(f"the database fails: {error.detail}")
-        sessions = "ok"
-        for status, text in ((S.ERROR, "in error state"), (S.DEGRADED, "degraded")):
+        sessions = "ok" if self._registry.enough_serve() else "degraded"
+        for status, text in _ISSUES.items():
             if number := counts[status]:
-                sessions = "degraded"
                 issues.append(f"{number} {'server' if number == 1 else 'servers'} {text}")
         return HealthReport({"database": database, "sessions": sessions}, counts, tuple(issues))
 

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 LONGEST_NAME = 255
 LONGEST_DESCRIPTION = 1000
+HEALTHY_SHARE = 0.8
+"""Of the servers that should be connected; the share below which the alert warns too."""
 
 S = ServerStatus
 MOVES: Mapping[ServerStatus, frozenset[ServerStatus]] = {
@@ -151,6 +153,11 @@ class ServerRegistry:
         for server in self._servers.values():
             counts[server.status] += 1
         return counts
+
+    def enough_serve(self) -> bool:
+        """Whether so many of those that should be connected can be called that the whole is healthy."""
+        wanted = [server for server in self._servers.values() if server.wanted]
+        return sum(server.status.callable for server in wanted) >= HEALTHY_SHARE * len(wanted)
 
     def masked_config(self, server: Server) -> dict[str, Any]:
         return masked(self.spec(server))
