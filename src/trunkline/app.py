@@ -70,8 +70,11 @@ async def open_gateway(
 
 
 async def _make_first_key(settings: Settings, keys: Keys, clock: Clock) -> None:
-    """The last step of a start: one that fails must leave no key behind that nobody was shown."""
-    if keys.all():
+    """The last step of a start: one that fails must leave no key behind that nobody was shown.
+
+    Also for an installation whose admin keys have all expired: its owner would be locked out.
+    """
+    if keys.has_admin():
         return
     try:
         key, _ = first_admin_key(settings.data_dir, now=clock.now())

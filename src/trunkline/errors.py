@@ -126,6 +126,13 @@ class KeyNotFound(TrunklineError):
     status = 404
 
 
+class LastAdminKey(TrunklineError):
+    """Without it nobody could administer the gateway any more, nor make another key."""
+
+    code = "LAST_ADMIN_KEY"
+    status = 409
+
+
 # Servers
 
 

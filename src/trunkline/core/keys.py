@@ -3,10 +3,11 @@
 Judging a token is `security/keys.py`'s; this keeps its ring in step with the store and the audit.
 """
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime
 
-from trunkline.errors import KeyNotFound, ValidationError
+from trunkline.errors import KeyNotFound, LastAdminKey, ValidationError
 from trunkline.model import ApiKey, Principal, Scope
 from trunkline.ports import Clock, Store
 from trunkline.security.audit import audit_record
@@ -24,6 +25,7 @@ class Keys:
         self._required = required
         self._keys: dict[str, ApiKey] = {}
         self._ring = KeyRing()
+        self._revoking = asyncio.Lock()
 
     async def load(self) -> None:
         self._keys = {key.id: key for key in await self._store.load_keys()}
@@ -39,6 +41,17 @@ class Keys:
     def all(self) -> list[ApiKey]:
         """The newest first."""
         return sorted(self._keys.values(), key=lambda key: (key.created_at, key.id), reverse=True)
+
+    def has_admin(self, *, beside: str | None = None) -> bool:
+        """Whether a key that works now may administer, and so make others."""
+        now = self._clock.now()
+        return any(
+            key.scope.includes(Scope.ADMIN)
+            and key.revoked_at is None
+            and (key.expires_at is None or key.expires_at > now)
+            for key in self._keys.values()
+            if key.id != beside
+        )
 
     async def create(
         self, name: str, scope: Scope, *, expires_at: datetime | None, by: Principal
@@ -61,14 +74,21 @@ class Keys:
         self._ring.replace(self._keys.values())
 
     async def revoke(self, key_id: str, by: Principal) -> ApiKey:
-        key = self._keys.get(key_id)
-        if key is None:
-            raise KeyNotFound(f"Key not found: {key_id}")
-        if key.revoked_at is None:
+        async with self._revoking:  # two at once could each count on the other
+            key = self._keys.get(key_id)
+            if key is None:
+                raise KeyNotFound(f"Key not found: {key_id}")
+            if key.revoked_at is not None:
+                return key
+            if self.has_admin() and not self.has_admin(beside=key_id):
+                raise LastAdminKey(
+                    f"{key.name} is the last admin key that works: without it nobody could make another. "
+                    "Make one first: trunkline keys create NAME --scope admin"
+                )
             now = self._clock.now()
             details = {"key": key.id, "name": key.name}
             await self._store.revoke_key(key_id, now, audit_record("key.revoked", by, now, details=details))
             key = replace(key, revoked_at=now)
             self._keys[key_id] = key
             self._ring.replace(self._keys.values())
-        return key
+            return key

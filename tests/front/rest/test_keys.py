@@ -64,3 +64,13 @@ async def test_a_key_that_cannot_be_meant_is_refused(
     status, answer = await front.ask("POST", KEYS, json=body)
     assert (status, answer["error_code"]) == (422, "VALIDATION_ERROR")
     assert answer["detail"][0]["loc"] == ["body", field]
+
+
+async def test_the_last_admin_key_is_refused_to_be_revoked(front: Running) -> None:
+    """R-47."""
+    _, listed = await front.ask("GET", KEYS)
+    first, second = (key["id"] for key in listed["keys"] if key["scope"] == "admin")
+    assert await front.ask("DELETE", f"{KEYS}/{second}") == (204, None)
+    status, answer = await front.ask("DELETE", f"{KEYS}/{first}")
+    assert (status, answer["error_code"]) == (409, "LAST_ADMIN_KEY")
+    assert "last admin key" in answer["detail"]
