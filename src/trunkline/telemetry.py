@@ -296,6 +296,10 @@ class Metrics:
         for status in ServerStatus:
             self.servers.labels(status.value.lower()).set(counts.get(status, 0))
 
+    def watch_health_of(self, server: str) -> None:
+        """Its failures count from 0: a series that begins at 1 hides the first one from every alert."""
+        self.health_failures.labels(server)
+
     def forget_server(self, name: str) -> None:
         """A removed server leaves no series behind."""
         self._call_meters.pop(name, None)

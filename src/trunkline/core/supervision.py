@@ -100,6 +100,7 @@ class Supervision:
         if server is None or server.status is not S.CONNECTING:
             return
         self._registry.note_era(server_id, connection.era)
+        self._metrics.watch_health_of(server.name)
         if self._health is not None and server.health_check_url is None:
             self._health.start_over(server_id)
         self._aggregator.refresh(server, connection)

@@ -1,9 +1,14 @@
 """The gateway about itself: state, health and metrics."""
 
+import re
 from pathlib import Path
+
+import yaml
 
 from tests.front.conftest import Running, registered, until
 from trunkline.model import Scope, ServerStatus
+
+ALERTS = Path(__file__).parents[3] / "ops" / "alerts.yml"
 
 
 async def test_the_state_counts_servers_and_tools(front: Running, echo: str) -> None:
@@ -59,3 +64,17 @@ async def test_metrics_are_prometheus_text(front: Running, tmp_path: Path) -> No
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'mcp_aggregator_servers_total{status="connected"} 1.0' in text
     assert "mcp_aggregator_tools_total 8.0" in text
+    # From 0 on: an alert on the difference would miss a first failure that makes its own series.
+    assert 'mcp_aggregator_health_check_failures_total{server="echo"} 0.0' in text
+
+
+def test_the_alert_counts_as_connected_what_the_state_does() -> None:
+    """R-52."""
+    rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+    counted = [
+        re.findall(r'servers_total\{status=~?"([a-z|]+)"\}', rule["expr"])
+        for rule in rules
+        if rule["alert"] == "TrunklineFewServersConnected"
+    ]
+    callable_ = {status.lower() for status in ServerStatus if status.callable}
+    assert [set(statuses.split("|")) for (statuses,) in counted] == [callable_, callable_]
