@@ -174,4 +174,5 @@ def _assemble(
         health=health,
         router=router,
         events=events,
+        end_children=transports.end_children,
     )

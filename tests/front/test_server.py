@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.front.conftest import StartFront, echo_registration
+from tests.front.conftest import ECHO, StartFront, echo_registration
 from trunkline.errors import StartRefused
 from trunkline.front.server import address_of, listen
 
@@ -165,6 +165,35 @@ def test_a_second_signal_forces_the_end(started: Callable[..., Process], tmp_pat
     assert process.end() == 1
     assert time.monotonic() - began < 6
     connection.close()
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5])
+def test_a_second_signal_ends_stubborn_children_at_once(
+    started: Callable[..., Process], tmp_path: Path, pause: float
+) -> None:
+    """No grace is left to them and nothing is thrown; also when the second signal follows on the heels."""
+    process = started()
+    where = process.address()
+    prelude = "import os, runpy, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    prelude += f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); "
+    stubborn = echo_registration(tmp_path)
+    stubborn["connection_config"]["args"] = [
+        "-c", f"{prelude} runpy.run_path({str(ECHO)!r}, run_name='__main__'); time.sleep(60)", str(tmp_path),
+    ]  # fmt: skip
+    assert process.ask(where, "POST", "/api/v1/aggregator/servers", stubborn)[0] == 201
+    path = "/api/v1/aggregator/servers/echo"
+    wait_for(lambda: bool(process.ask(where, "GET", path)[2]["tool_count"]))
+    process.child.send_signal(signal.SIGTERM)
+    time.sleep(pause)
+    began = time.monotonic()
+    process.child.send_signal(signal.SIGINT)
+    _, said = process.child.communicate(timeout=10)
+    assert time.monotonic() - began < 1.5
+    assert process.child.returncode == 1
+    assert "Traceback" not in said
+    assert "Exception" not in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_nothing_is_said_on_stderr_by_a_quiet_life(started: Callable[..., Process]) -> None:

@@ -7,7 +7,7 @@ manager (what is) and the aggregator (what they have), and holds no rule of its 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 
 from trunkline.core.events import Events
@@ -78,8 +78,11 @@ class Gateway:
         health: HealthMonitor,
         router: RequestRouter,
         events: Events,
+        end_children: Callable[[], None],
     ) -> None:
         self.settings = settings
+        self.end_children = end_children
+        """STDIO servers get no grace any more, and none is started: for an end that is forced."""
         self.telemetry = metrics
         self._store = store
         self._clock = clock
@@ -377,9 +380,8 @@ class Gateway:
             database = "failed"
             issues.append(f"the database fails: {error.detail}")
         sessions = "ok" if self._registry.enough_serve() else "degraded"
-        for status, text in _ISSUES.items():
-            if number := counts[status]:
-                issues.append(f"{number} {'server' if number == 1 else 'servers'} {text}")
+        found = ((counts[status], text) for status, text in _ISSUES.items() if counts[status])
+        issues += [f"{number} {'server' if number == 1 else 'servers'} {text}" for number, text in found]
         return HealthReport({"database": database, "sessions": sessions}, counts, tuple(issues))
 
     def metrics_text(self) -> bytes:

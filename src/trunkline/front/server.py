@@ -59,7 +59,7 @@ async def serve(
     with listen(settings.host, settings.port) as listener, _Stop().on_signals() as stop:
         try:
             async with open_gateway(settings) as gateway:
-                stop.opened()
+                stop.opened(gateway.end_children)
                 server = _Server(_config(patience or Patience(), Front(gateway)))
                 serving = asyncio.ensure_future(server.serve(sockets=[listener]))
                 try:
@@ -99,6 +99,7 @@ class _Stop:
         self.forced = asyncio.Event()
         self.asked_while_opening = False
         self._opening = asyncio.current_task()
+        self._on_forced: Callable[[], None] | None = None
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator["_Stop"]:
@@ -111,8 +112,9 @@ class _Stop:
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
 
-    def opened(self) -> None:
+    def opened(self, on_forced: Callable[[], None]) -> None:
         self._opening = None
+        self._on_forced = on_forced
 
     async def asked_or(self, serving: asyncio.Future[None]) -> None:
         asked = asyncio.ensure_future(self.asked.wait())
@@ -127,6 +129,8 @@ class _Stop:
                 self._opening.cancel()
             return
         self.forced.set()
+        if self._on_forced is not None:
+            self._on_forced()
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
@@ -155,6 +159,10 @@ class _Server(uvicorn.Server):
         self.force_exit = stop.forced.is_set()
         forced.cancel()
         await serving
+        if self.force_exit and self.started:
+            await (
+                self.lifespan.shutdown()
+            )  # left out by uvicorn then: it would be cancelled, with a traceback
 
     async def listening(self, serving: asyncio.Future[None]) -> None:
         ready = asyncio.ensure_future(self._ready.wait())

@@ -73,6 +73,7 @@ class Spawner:
     def __init__(self) -> None:
         self._link: _Link | None = None
         self._count = 0
+        self._ending = False
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], fds: Sequence[int]) -> Child:
         """Order `argv[0]`, an absolute path, started on these descriptors, taken over in every case.
@@ -81,24 +82,35 @@ class Spawner:
         """
         try:
             link = self._living_link()
-        except OSError as error:
+        except GuardLost:
             for fd in fds:
                 os.close(fd)
-            raise GuardLost(f"The process guard could not be started: {error.strerror}") from error
+            raise
         self._count += 1
         child = link.adopt(self._count)
         link.send({"do": "start", "id": self._count, "argv": list(argv), "env": dict(env)}, fds)
         return child
 
     def _living_link(self) -> "_Link":
+        if self._ending:
+            raise GuardLost("The gateway is ending")
         if self._link is None or self._link.lost:
-            self._link = _Link()
+            try:
+                self._link = _Link()
+            except OSError as error:
+                raise GuardLost(f"The process guard could not be started: {error.strerror}") from error
         return self._link
 
     @property
     def guard_pid(self) -> int | None:
         """For whoever looks after the processes of the gateway."""
         return self._link.pid if self._link is not None and not self._link.lost else None
+
+    def end_children(self) -> None:
+        """SIGKILL every server, and start none any more."""
+        self._ending = True
+        if self._link is not None:
+            self._link.end_children()
 
     async def close(self) -> None:
         """End the guard, and with it every server that is left."""
@@ -147,6 +159,10 @@ class _Link:
         self._outbound.append((memoryview(guard.frame(message)), tuple(fds)))
         if not self._writing:
             self._flush()
+
+    def end_children(self) -> None:
+        for identity in list(self._children):
+            self.send({"do": "sweep", "id": identity})
 
     def _flush(self) -> None:
         while self._outbound:

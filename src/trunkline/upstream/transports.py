@@ -43,5 +43,9 @@ class Transports:
         """Of a health check address. Raises `UpstreamError`."""
         return await self._client.get_status(url, seconds)
 
+    def end_children(self) -> None:
+        """At once, and for good: whoever waits for one of them is told."""
+        self._spawner.end_children()
+
     async def close(self) -> None:
         await self._spawner.close()
