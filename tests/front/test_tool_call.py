@@ -14,6 +14,7 @@ from trunkline.front.tool_call import compose, read_call
 from trunkline.model import Outcome, Scope
 
 CALL = "/api/v1/tools/call"
+DEEP = b"[" * 5000 + b"]" * 5000
 
 
 def outcome(result: bytes, warning: str | None = None) -> Outcome:
@@ -30,6 +31,11 @@ def outcome(result: bytes, warning: str | None = None) -> Outcome:
         (b'{"name":"first","name":"last"}', ("last", b"{}", None)),
         (b'{"name":"a","arguments":{"x":1},"arguments":{"x":2}}', ("a", b'{"x":2}', None)),
         ('{"name":"é","arguments":{"ü":"日"}}'.encode(), ("é", '{"ü":"日"}'.encode(), None)),
+        (
+            b'{"name":"a","arguments":{"x": "cut \\ud83d"},"server_id":"s"}',
+            ("a", b'{"x": "cut \\ud83d"}', "s"),
+        ),
+        (b'{"name":"a","arguments":{"x":' + DEEP + b"}}", ("a", b'{"x":' + DEEP + b"}", None)),
     ],
 )
 def test_a_call_is_read_with_its_arguments_as_they_came(body: bytes, expected: object) -> None:
@@ -45,7 +51,14 @@ def test_a_call_is_read_with_its_arguments_as_they_came(body: bytes, expected: o
         (b'{"name":"a"} x', ("body",), "json_invalid"),
         (b'{"name":"a","arguments":{"x":"\xff"}}', ("body",), "json_invalid"),
         (b'{"name":"\\ud800"}', ("body",), "json_invalid"),
-        (b'{"name":"a","arguments":' + b"[" * 5000 + b"]" * 5000 + b"}", ("body",), "json_invalid"),
+        (b'{"name":"\\ud800","arguments":{"x":"\\ud800"}}', ("body",), "json_invalid"),
+        (b'{"name":"a","arguments":{"x":"\\ud800"', ("body",), "json_invalid"),
+        (b'{"name":"a","arguments":{"x":"\\ud800",}}', ("body",), "json_invalid"),
+        (b'{"name":"a","argument":{"x":"\\ud800"}}', ("body", "argument"), "extra_forbidden"),
+        (b'{"name":7,"arguments":{"x":"\\ud800"}}', ("body", "name"), "string_type"),
+        (b'{"arguments":{"x":"\\ud800"}}', ("body", "name"), "missing"),
+        (b'{"name":"a","arguments":{"x":["\\ud800"' + b",1" * 50_000 + b"]}}", ("body",), "json_invalid"),
+        (b'{"name":"a","arguments":' + b"[" * 5000 + b"]" * 5000 + b"}", ("body", "arguments"), "dict_type"),
         (b"[]", ("body",), "model_attributes_type"),
         (b"null", ("body",), "model_attributes_type"),
         (b"{}", ("body", "name"), "missing"),
@@ -130,6 +143,16 @@ async def test_a_tool_is_called_by_its_name(front: Running, echo: str) -> None:
     metadata = answer["metadata"]
     assert (metadata["routed_to"], metadata["server_id"]) == ("echo", echo)
     assert metadata["total_time_ms"] >= metadata["execution_time_ms"] > 0
+
+
+async def test_a_text_cut_inside_an_emoji_reaches_the_server(front: Running, echo: str) -> None:
+    """R-30: it is JSON by the grammar, and JavaScript writes it."""
+    assert echo
+    body = b'{"name":"echo.echo","arguments":{"text": "cut \\ud83d"}}'
+    headers = {"Content-Type": "application/json"}
+    status, answer = await front.ask("POST", CALL, scope=Scope.CALL, data=body, headers=headers)
+    assert status == 200, answer
+    assert '{"text": "cut \\ud83d"}' in answer["content"][0]["text"]
 
 
 async def test_an_unusual_result_passes_unchanged(front: Running, echo: str) -> None:

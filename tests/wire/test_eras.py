@@ -157,3 +157,9 @@ def test_codes_are_evidence_and_texts_are_not(answer: ErrorResponse, modern: boo
 def test_offered_versions_are_read_from_the_right_error_alone() -> None:
     assert eras.versions_offered(error(-32022, {"supported": ["2025-11-25"]})) == ["2025-11-25"]
     assert eras.versions_offered(error(-32601, {"supported": ["2025-11-25"]})) == []
+
+
+def test_arguments_that_no_decoder_takes_have_no_headers() -> None:
+    """R-30: they go to the server as they are all the same."""
+    deep = b"[" * 5000 + b"]" * 5000
+    assert eras.decoded_arguments(b'{"a":"cut \\ud83d","b":{"c":1},"d":' + deep + b"}") == {"b": {"c": 1}}

@@ -21,6 +21,8 @@ from trunkline.wire.jsonrpc import Malformed, fields, quote
 
 PATH = "/api/v1/tools/call"
 LONGEST_NAME = 1024
+MOST_TOKENS = 50_000
+"""Of a body that has to be read the slow way: a client must not hold up the others with it."""
 WATCH_AFTER = 0.05
 """Seconds a call runs before its client is watched: most calls are over by then and pay nothing for it."""
 
@@ -57,9 +59,11 @@ def read_call(body: bytes) -> tuple[str, bytes, str | None]:
         if not body.isascii():
             body.decode("utf-8")
         request = _requests.decode(body)
-    except (msgspec.ValidationError, RecursionError):
+    except msgspec.ValidationError:
         raise ValidationError(_faults(body)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError):
+        request = _read_shallow(body)
+    except UnicodeDecodeError as error:
         raise bad_json(error) from None
     arguments = bytes(request.arguments).strip()
     if arguments[:1] != b"{":
@@ -73,15 +77,33 @@ def read_call(body: bytes) -> tuple[str, bytes, str | None]:
     return request.name, arguments, request.server_id
 
 
+def _read_shallow(body: bytes) -> _Request:
+    """The same of a body that is JSON by the grammar and yet not to the decoder: arguments with half of a
+    surrogate pair in a text, or nested deeply. They are the server's to judge."""
+    try:
+        given = fields(body, most_tokens=MOST_TOKENS)
+        name, server_id = (
+            msgspec.json.decode(given.get(key, b"null"), type=str | None) for key in ("name", "server_id")
+        )
+    except Malformed as error:
+        raise bad_json(error) from None
+    except msgspec.ValidationError:
+        raise ValidationError(_faults(body)) from None
+    except msgspec.DecodeError:
+        raise bad_json(ValueError("name and server_id must be whole Unicode")) from None
+    if name is None or not given.keys() <= set(_Request.__struct_fields__):
+        raise ValidationError(_faults(body))
+    return _Request(name, msgspec.Raw(given.get("arguments", b"")), server_id)
+
+
 def _faults(body: bytes) -> list[FieldError]:
     """Everything that is wrong with a body that is JSON; the decoder above names only the first."""
     try:
-        msgspec.json.decode(body, type=msgspec.Raw)
-        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
+        given = fields(body, most_tokens=MOST_TOKENS)
+    except Malformed as error:
+        if body.lstrip()[:1] == b"{":
+            return list(bad_json(error).faults)
         return [FieldError(("body",), "Input should be a valid dictionary", "model_attributes_type")]
-    except (msgspec.DecodeError, RecursionError) as error:
-        return list(bad_json(error).faults)
     faults = [
         FieldError(("body", key), "Extra inputs are not permitted", "extra_forbidden")
         for key in given
@@ -90,8 +112,8 @@ def _faults(body: bytes) -> list[FieldError]:
     if "name" not in given:
         faults.append(FieldError(("body", "name"), "Field required", "missing"))
     for key in ("name", "server_id"):
-        optional = key == "server_id" and bytes(given.get(key, b"")) == b"null"
-        if key in given and not optional and bytes(given[key])[:1] != b'"':
+        optional = key == "server_id" and given.get(key) == b"null"
+        if key in given and not optional and given[key][:1] != b'"':
             faults.append(FieldError(("body", key), "Input should be a valid string", "string_type"))
     return faults or [FieldError(("body",), "The request cannot be read")]
 

@@ -213,7 +213,7 @@ class Connection:
         if modern:
             headers = eras.modern_headers("tools/call", tool.original_name)
             if tool.header_parameters:
-                headers |= eras.parameter_headers(tool.header_parameters, msgspec.json.decode(arguments))
+                headers |= eras.parameter_headers(tool.header_parameters, eras.decoded_arguments(arguments))
         self._calls += 1
         self._idle.clear()
         try:

@@ -6,6 +6,7 @@ out in `upstream/connection.py`; this module says what is evidence of it.
 """
 
 import base64
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trunkline import __version__
-from trunkline.wire.jsonrpc import ErrorResponse
+from trunkline.wire.jsonrpc import ErrorResponse, fields
 
 MODERN = "2026-07-28"
 LATEST_LEGACY = "2025-11-25"
@@ -77,6 +78,15 @@ def header_value(value: str) -> str:
     if not value or (_PLAIN.fullmatch(value) and not _SENTINEL.fullmatch(value)):
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8')).decode('ascii')}?="
+
+
+def decoded_arguments(arguments: bytes) -> dict[str, Any]:
+    """Without those that no decoder takes (half of a surrogate pair, nested deeply): no header says them."""
+    found: dict[str, Any] = {}
+    for name, value in fields(arguments).items():
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            found[name] = msgspec.json.decode(value)
+    return found
 
 
 def parameter_headers(

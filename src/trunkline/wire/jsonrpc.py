@@ -135,22 +135,25 @@ def _decode_shallow(data: bytes) -> _Envelope:
     return envelope
 
 
-def fields(data: bytes) -> dict[str, bytes]:
-    """The members of an object, each value as its bytes. Raises `Malformed`."""
+def fields(data: bytes, *, most_tokens: int = shallow.MOST_TOKENS) -> dict[str, bytes]:
+    """The members of an object, each value as its bytes. Raises `Malformed`.
+
+    `most_tokens` bounds the slow way, which is for what the decoder does not take.
+    """
     try:
         return {name: bytes(value) for name, value in _objects.decode(data).items()}
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        return _split_members(data)
-    except shallow.NotSplittable:
-        raise Malformed("not a JSON object") from None
+        return _split_members(data, most_tokens)
+    except shallow.NotSplittable as error:
+        raise Malformed(f"not a JSON object: {error}") from None
 
 
-def _split_members(data: bytes) -> dict[str, bytes]:
+def _split_members(data: bytes, most_tokens: int = shallow.MOST_TOKENS) -> dict[str, bytes]:
     """Members whose key is no valid text are left out: nobody can ask for them."""
     parts: dict[str, bytes] = {}
-    for key, value in shallow.members(data):
+    for key, value in shallow.members(data, most_tokens):
         with contextlib.suppress(msgspec.DecodeError):
             parts[_strings.decode(key)] = value
     return parts

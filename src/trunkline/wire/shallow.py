@@ -30,24 +30,24 @@ class NotSplittable(ValueError):
     """The bytes are not one object or array by the grammar of JSON, or have too many parts."""
 
 
-def members(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def members(data: bytes, most_tokens: int = MOST_TOKENS) -> Iterator[tuple[bytes, bytes]]:
     """(key with its quotes, value) of each member of an object."""
-    pieces = iter(_pieces(data, b"{"))
+    pieces = iter(_pieces(data, b"{", most_tokens))
     return zip(pieces, pieces, strict=True)
 
 
 def elements(data: bytes) -> Iterator[bytes]:
     """Each element of an array."""
-    return iter(_pieces(data, b"["))
+    return iter(_pieces(data, b"[", MOST_TOKENS))
 
 
-def _pieces(data: bytes, outermost: bytes) -> list[bytes]:
+def _pieces(data: bytes, outermost: bytes, most_tokens: int) -> list[bytes]:
     """The keys and values of the outermost level, in turn."""
     pieces: list[bytes] = []
     around: list[bytes] = []
     expected, may_close = _VALUE, False
     position = start = 0
-    for _ in range(MOST_TOKENS):
+    for _ in range(most_tokens):
         token = _TOKEN.match(data, position)
         if token is None:
             raise NotSplittable(f"{expected} is missing at byte {position}")
@@ -78,7 +78,7 @@ def _pieces(data: bytes, outermost: bytes) -> list[bytes]:
         if len(around) == 1 and expected in (_NEXT, _COLON):
             pieces.append(data[start : token.end(kind)])
         position = token.end()
-    raise NotSplittable(f"more than {MOST_TOKENS} parts")
+    raise NotSplittable(f"more than {most_tokens} parts")
 
 
 def _whole(data: bytes, position: int, pieces: list[bytes]) -> list[bytes]:
