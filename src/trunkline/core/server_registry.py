@@ -37,6 +37,7 @@ from trunkline.security.configuration import (
     spec_from_json,
     spec_to_json,
 )
+from trunkline.settings import CREDENTIAL_KEY
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class ServerRegistry:
             fresh = await self._sealed_by_current_key(server)
             resealed += fresh is not server
             self._put(fresh)
+        self._warn_of_lost_keys()
         if resealed:
             log.info(
                 "sealed again with the credential key that is first now: %d of %d",
@@ -121,12 +123,29 @@ class ServerRegistry:
         row = _row(server.id)
         try:
             plain = self._cipher.unseal(server.sealed_config, bound_to=row)
-        except SealBroken as error:
-            log.warning("%s: %s", server.name, error.detail, extra={"server": server.name})
+        except SealBroken:
             return server
         fresh = replace(server, sealed_config=self._cipher.seal(plain, bound_to=row))
         await self._store.update_server(fresh)
         return fresh
+
+    def _warn_of_lost_keys(self) -> None:
+        """Once for all of them, at the start: their operator may still have the key, and must be told."""
+        shut = [server.name for server in self.all() if not self._opens(server)]
+        if shut:
+            log.warning(
+                "%d of %d servers cannot be opened with the present credential key and stay unconnected: %s. "
+                "Put the key that sealed them back, into %s or the file credential.key in the data folder, "
+                "and start again; if it is lost, give each its whole configuration anew, or remove it",
+                len(shut), len(self._servers), ", ".join(shut), CREDENTIAL_KEY,
+            )  # fmt: skip
+
+    def _opens(self, server: Server) -> bool:
+        try:
+            self.spec(server)
+        except SealBroken:
+            return False
+        return True
 
     # Looking
 
