@@ -169,6 +169,14 @@ def test_variables_are_filled_in_when_asked_and_can_not_smuggle_references() -> 
         ({"url": "https://x/${selectedText}"}, None),
         ({"url": "https://x/${file:x}"}, "only its client knows what ${file:x} is"),
         ({"command": "a", "env": {"B": "\ud800"}}, "surrogate"),
+        ({"url": "https://me:secret@mcp.example.com/"}, "must not carry a user name or password"),
+        ({"url": "https://mcp.example.com/#x"}, "must not have a #fragment"),
+        ({"url": "ftp://mcp.example.com/"}, "must begin with https://"),
+        ({"url": "http://169.254.169.254/latest"}, "metadata"),
+        ({"url": "https://x", "headers": {"Bad Name": "x"}}, "The name of a header"),
+        ({"url": "https://x", "headers": {"Host": "x"}}, "belongs to the connection"),
+        ({"command": "a", "env": {"1B": "x"}}, "The name of an environment variable"),
+        ({"command": "a", "env": {"B": "${MCP_CREDENTIAL_KEY}"}}, "MCP_CREDENTIAL_KEY"),
     ],
 )
 def test_one_odd_entry_is_skipped_with_its_reason_and_the_others_stay(entry: Any, reason: str | None) -> None:
@@ -179,6 +187,43 @@ def test_one_odd_entry_is_skipped_with_its_reason_and_the_others_stay(entry: Any
     else:
         assert isinstance(odd, Unusable)
         assert reason in odd.reason
+
+
+def test_a_secret_is_not_repeated_in_the_reason() -> None:
+    odd = plan({"odd": {"url": "https://me:hunter2hunter2@mcp.example.com/"}}, Values())[0]
+    assert isinstance(odd, Unusable)
+    assert "hunter2" not in odd.reason
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://10.1.2.3/mcp", "10.0.0.0/8): add its network to MCP_AGGREGATOR_ALLOWED_NETWORKS"),
+        ("http://mcp.example.com/mcp", "MCP_AGGREGATOR_ALLOW_INSECURE_HTTP=true"),
+        ("https://mcp.example.com/mcp", None),
+        ("http://localhost:8000/mcp", None),
+    ],
+)
+def test_what_only_a_setting_allows_is_planned_with_a_note(url: str, why: str | None) -> None:
+    found = plan({"a": {"type": "http", "url": url}}, Values())[0]
+    assert isinstance(found, Registration)
+    assert (why is None) == (found.notes == ())
+    assert why is None or why in found.notes[0]
+
+
+def test_two_projects_with_a_server_of_one_name_lose_none() -> None:
+    text = """{"mcpServers": {"shared": {"command": "s"}}, "projects": {
+        "/a": {"mcpServers": {"p1": {"command": "one"}, "shared": {"command": "s"}}},
+        "/b": {"mcpServers": {"p1": {"command": "two"}}},
+        "/c": {"mcpServers": {"p1": {"command": "two"}, "p1-2": {"command": "three"}}}}}"""
+    assert {
+        name: (item.config["command"], item.original_name) for name, item in registrations(text).items()
+    } == {
+        "shared": ("s", "shared"),
+        "p1": ("one", "p1"),
+        "p1-2": ("two", "p1 (2)"),
+        "p1-2-2": ("three", "p1-2"),
+    }
 
 
 def test_values_that_are_no_texts_become_texts() -> None:
@@ -216,6 +261,14 @@ def test_what_is_disabled_or_cannot_be_taken_along_is_said() -> None:
 )
 def test_a_name_becomes_one_that_a_gateway_takes(original: str, name: str) -> None:
     assert normal_name(original) == name
+
+
+def test_a_number_keeps_a_name_within_its_length() -> None:
+    entries = {"a" * 255: {"command": "1"}, "a" * 256: {"command": "2"}}
+    assert [len(item.name) for item in plan(entries, Values()) if isinstance(item, Registration)] == [
+        255,
+        255,
+    ]
 
 
 def test_two_names_that_become_one_are_told_apart_and_always_the_same_way() -> None:

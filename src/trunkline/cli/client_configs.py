@@ -5,6 +5,7 @@ that says why not; one odd entry never costs the others. What the clients write 
 gateway's `${VAR}`; what only the client can know (`${input:…}`) has to be given.
 """
 
+import itertools
 import json
 import re
 import unicodedata
@@ -15,8 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trunkline.cli.failures import UsageFailure
-from trunkline.errors import ValidationError
+from trunkline.errors import Forbidden, ValidationError
+from trunkline.security.admission import Admission
 from trunkline.security.configuration import masked, read_spec
+from trunkline.security.outbound import Outbound
+from trunkline.security.profiles import Profiles
+from trunkline.security.variables import Variables
 
 LONGEST_NAME = 255
 _REMOTE_TRANSPORTS = {
@@ -29,6 +34,14 @@ _REMOTE_TRANSPORTS = {
 _LEFT_OUT = {"cwd": "working folder", "envFile": "file of variables"}
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OUTBOUND_BY_DEFAULT = Outbound(allowed_networks=(), on_loopback=True, allow_insecure_http=False)
+_ADMITS_MOST = Admission(
+    stdio="any",
+    profiles=Profiles({}),
+    variables=Variables(["*"], {}),
+    outbound=Outbound(allowed_networks=("0.0.0.0/0", "::/0"), on_loopback=True, allow_insecure_http=True),
+)
+"""As a gateway that allows all that can be allowed: what this refuses, every gateway does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +115,27 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
 
 
 def entries_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The servers of a file, wherever its client keeps them. Raises `UsageFailure`."""
+    """The servers of a file, wherever its client keeps them; another of the same name gets a number.
+
+    Raises `UsageFailure`.
+    """
     found: dict[str, Any] = {}
     known = False
     for place in _places(content):
         if isinstance(place, dict):
             known = True
             for name, entry in place.items():
-                found.setdefault(name, entry)
+                found.setdefault(_free_or_same(name, entry, found), entry)
     if not known:
         keys = ", ".join(list(content)[:6]) or "nothing"
         raise UsageFailure(f"There is no mcpServers (or servers) object in the file, only {keys}")
     return found
+
+
+def _free_or_same(name: str, entry: Any, found: Mapping[str, Any]) -> str:
+    """Two projects may each have a server of this name, and one may have the other's."""
+    numbered = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(each for each in numbered if found.get(each, entry) == entry)
 
 
 def _places(content: Mapping[str, Any]) -> Iterator[Any]:
@@ -187,13 +209,16 @@ def _registration(original: str, entry: Any, values: Values, taken: set[str]) ->
     if name in taken:
         number = next(n for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
         notes.append(f"another entry is called {name} too")
-        name = f"{name}-{number}"
+        name = f"{name[: LONGEST_NAME - len(f'-{number}')]}-{number}"
     fill = _filler(values, notes)
     transport, config = _transport_and_config(entry, fill, notes)
     try:
-        shown = masked(read_spec(transport, config))
-    except ValidationError as error:
-        raise _Refused(error.detail) from None
+        spec = read_spec(transport, config)
+        _ADMITS_MOST.admit(spec)
+        shown = masked(spec)
+    except (ValidationError, Forbidden) as error:
+        raise _Refused(f"no gateway takes it: {error.detail}") from None
+    notes += _depends(config.get("url") or config.get("base_url"))
     for key, words in _LEFT_OUT.items():
         if entry.get(key):
             notes.append(f"its {key} ({words}) is left out")
@@ -201,6 +226,15 @@ def _registration(original: str, entry: Any, values: Values, taken: set[str]) ->
     if disabled:
         notes.append("disabled there, so it is not connected")
     return Registration(name, original, transport, config, shown, not disabled, tuple(dict.fromkeys(notes)))
+
+
+def _depends(url: str | None) -> Iterator[str]:
+    """What is refused unless the gateway's operator allows it, which cannot be known here."""
+    try:
+        if url is not None:
+            _OUTBOUND_BY_DEFAULT.judge(url)
+    except Forbidden as refusal:
+        yield f"the gateway refuses it unless it is set to allow it. {refusal.detail}"
 
 
 def _transport_and_config(
