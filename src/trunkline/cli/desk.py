@@ -1,7 +1,7 @@
 """What every command that talks to a gateway starts from: a client, a screen, and the options for both.
 
 `asks_gateway` gives a command `--url`, `--key`, `--data-dir` and `--json`, finds the gateway and hands the
-command a `Desk`; the command itself declares only what is its own.
+command a `Desk`; the command itself declares only what is its own. With --json a failure is JSON too.
 """
 
 import inspect
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from trunkline.cli.failures import Failure
 from trunkline.cli.gateway_client import GatewayClient, find_gateway
 from trunkline.cli.screen import Screen
 
@@ -47,8 +48,13 @@ def asks_gateway(command: Callable[Concatenate[Desk, P], None]) -> Callable[...,
         as_json: bool,
         **own: Any,
     ) -> None:
-        desk = Desk(GatewayClient(find_gateway(url, key, data_dir)), Screen(as_json=as_json))
-        command(desk, **own)  # type: ignore[call-arg]
+        screen = Screen(as_json=as_json)
+        try:
+            command(Desk(GatewayClient(find_gateway(url, key, data_dir)), screen), **own)  # type: ignore[call-arg]
+        except Failure as failure:
+            if as_json and not screen.answered:
+                screen.json(failure.body)
+            raise
 
     return with_options(run, command, skip=1)
 

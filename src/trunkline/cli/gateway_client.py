@@ -220,8 +220,8 @@ def refusal(status: int, answer: Any, *, has_key: bool = True) -> Refused:
         code = str(fields.get("error_code") or "VALIDATION_ERROR")
         faults = [_fault(entry) for entry in detail]
         if len(faults) == 1:
-            return Refused(status, code, faults[0])
-        return Refused(status, code, f"{len(faults)} faults", faults)
+            return Refused(status, code, faults[0], body=fields)
+        return Refused(status, code, f"{len(faults)} faults", faults, body=fields)
     hints = []
     if status == 401 and not has_key:
         hints.append(
@@ -229,7 +229,13 @@ def refusal(status: int, answer: Any, *, has_key: bool = True) -> Refused:
         )
     if isinstance(candidates := fields.get("candidates"), list) and candidates:
         hints.append("one of: " + ", ".join(map(_candidate, candidates)))
-    return Refused(status, code, str(detail or f"the gateway answered HTTP {status}"), hints)
+    if code == "EXECUTION_FAILED" and isinstance(context := fields.get("context"), dict):
+        hints += [
+            f"the server's {part}: {json.dumps(context[part], ensure_ascii=False)}"
+            for part in ("code", "data")
+            if context.get(part) is not None
+        ]
+    return Refused(status, code, str(detail or f"the gateway answered HTTP {status}"), hints, body=fields)
 
 
 def _fault(entry: Any) -> str:

@@ -84,6 +84,8 @@ def fits_as_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], widt
 class Screen:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.answered = False
+        """Whether the one JSON document of this command has been printed."""
         self.interactive = sys.stderr.isatty() and not as_json
         self.can_ask = sys.stdin.isatty() and sys.stderr.isatty()
         self._out = Console(
@@ -92,6 +94,7 @@ class Screen:
         self._err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def json(self, value: Any) -> None:
+        self.answered = True
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=not _writes_unicode()) + "\n")
 
     def say(self, text: str = "", *, style: str = "") -> None:
