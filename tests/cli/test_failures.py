@@ -50,3 +50,12 @@ def test_with_json_there_is_one_document_also_when_the_answer_is_a_failure(cli: 
     ended = cli("call", f"{clock}.days_between", "start=never", "end=2026-01-01", "--json")
     assert ended.code == 1
     assert ended.json["isError"]
+
+
+@pytest.mark.parametrize("reference", ["a/b", "", "/", "nobody", "..", "a b?c#d"])
+@pytest.mark.parametrize("command", ["show", "connect", "disconnect", "refresh"])
+def test_what_can_be_no_server_is_not_found_like_any_other(cli: Cli, command: str, reference: str) -> None:
+    """Whatever is typed: a slash in it is no part of an address."""
+    ended = cli("servers", command, reference)
+    assert ended.code == 1
+    assert f"Server not found: {reference} (SERVER_NOT_FOUND)" in ended.err.replace(" \n", "\n")

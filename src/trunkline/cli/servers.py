@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from trunkline.cli.desk import Desk, asks_gateway
-from trunkline.cli.failures import Failure, UsageFailure
+from trunkline.cli.failures import Failure, Refused, UsageFailure
 from trunkline.cli.gateway_client import AGGREGATOR, segment
 from trunkline.cli.reaching import changed_config, connection_config, reach_of, sent_with
 from trunkline.cli.screen import Column, Screen
@@ -36,6 +36,13 @@ CommandArgument = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait at most.")
 ]
+
+
+def server_path(reference: str) -> str:
+    """Where the gateway has the server. None is called with a slash, which even quoted parts an address."""
+    if not reference or "/" in reference:
+        raise Refused(404, "SERVER_NOT_FOUND", f"Server not found: {reference}")
+    return f"{SERVERS}/{segment(reference)}"
 
 
 @app.command("add")
@@ -130,7 +137,7 @@ def show_server(desk: Desk, server: ServerArgument) -> None:
     \b
     trunkline servers show files
     """
-    found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+    found = desk.gateway.get(server_path(server))
     if desk.screen.as_json:
         desk.screen.json(found)
         return
@@ -177,7 +184,7 @@ def connect_server(
     \b
     trunkline servers connect files
     """
-    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/connect")
+    answer = desk.gateway.post(f"{server_path(server)}/connect")
     if not wait:
         _show_answer(desk, answer, f"{server}: {answer['message']}.")
         return
@@ -198,7 +205,7 @@ def disconnect_server(
     trunkline servers disconnect files
     trunkline servers disconnect files --force
     """
-    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/disconnect", {"force": force})
+    answer = desk.gateway.post(f"{server_path(server)}/disconnect", {"force": force})
     _show_answer(desk, answer, f"{server}: {answer['message']}.")
 
 
@@ -210,7 +217,7 @@ def refresh_server(desk: Desk, server: ServerArgument) -> None:
     \b
     trunkline servers refresh files
     """
-    answer = desk.gateway.post(f"{SERVERS}/{segment(server)}/tools/refresh")
+    answer = desk.gateway.post(f"{server_path(server)}/tools/refresh")
     _show_answer(desk, answer, f"{server}: {answer['message']}.")
 
 
@@ -227,7 +234,7 @@ def remove_server(
     trunkline servers remove files
     trunkline servers remove files --yes
     """
-    found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+    found = desk.gateway.get(server_path(server))
     question = f"Remove {found['name']} and its {counted(found['tool_count'], 'tool')}?"
     confirm(desk.screen, question, yes=yes)
     desk.gateway.delete(f"{SERVERS}/{segment(found['id'])}")
@@ -267,11 +274,11 @@ def update_server(
     if health_url is not None:
         changes["health_check_url"] = health_url or None
     if command or http or sse or header or env:
-        found = desk.gateway.get(f"{SERVERS}/{segment(server)}")
+        found = desk.gateway.get(server_path(server))
         changes["connection_config"] = changed_config(found, command, http, sse, header, env)
     if not changes:
         raise UsageFailure("Nothing to change: say what, as `trunkline servers update --help` shows")
-    updated = desk.gateway.patch(f"{SERVERS}/{segment(server)}", changes)
+    updated = desk.gateway.patch(server_path(server), changes)
     _show_answer(desk, updated, f"Changed {updated['name']}: {', '.join(changes)}.")
 
 
