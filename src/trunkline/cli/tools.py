@@ -1,6 +1,7 @@
 """`trunkline tools …` and `trunkline call`: see the tools of all servers, and call one."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -196,6 +197,6 @@ def first_sentence(text: str) -> str:
 
 
 def example(name: str, schema: Mapping[str, Any]) -> str:
-    """A call with the required arguments, to be filled in."""
+    """A call with the required arguments, to be filled in; a shell takes it as it stands."""
     required = [key for key in schema.get("required") or () if isinstance(key, str)]
-    return " ".join(["trunkline call", name, *(f"{key}=…" for key in required)])
+    return " ".join(["trunkline call", shlex.quote(name), *(f"{shlex.quote(key)}=…" for key in required)])
