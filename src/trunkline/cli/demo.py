@@ -176,10 +176,11 @@ def _called(desk: Desk, sample: Sample, tool: str, arguments: dict[str, Any]) ->
 
 
 def _show_results(desk: Desk, results: list[dict[str, Any]]) -> None:
+    """Narrow enough to stay a table on a terminal of 80 columns."""
     desk.screen.table(
         [
             Column("SERVER"),
-            Column("TRANSPORT"),
+            Column("VIA"),
             Column("TOOL"),
             Column("ARGUMENTS", folds=True),
             Column("RESULT", folds=True),
