@@ -213,3 +213,31 @@ async def test_old_audit_records_go_when_their_days_are_over(open_house: OpenHou
         clock.advance(hours * 3600)
         await until(lambda rounds=rounds: clock.pauses.count(PRUNE_SECONDS) > rounds)  # type: ignore[misc]
         assert await kept() == expected
+
+
+async def test_a_disconnect_does_not_undo_a_change_that_was_under_way(open_house: OpenHouse) -> None:
+    """R-10: what was answered with 200 is still there after a restart."""
+    house = await open_house()
+    await house.register("alpha", {"command": "prog"}, auto_connect=False, description="old")
+    changing = asyncio.create_task(house.gateway.change("alpha", ServerPatch({"description": "new"}), ADMIN))
+    await asyncio.sleep(0)
+    await asyncio.gather(changing, house.gateway.disconnect("alpha", force=False, by=ADMIN))
+    assert house.server("alpha").description == "new"
+    await open_house.close()
+    assert (await open_house()).server("alpha").description == "new"
+
+
+async def test_connecting_in_a_drain_whose_connection_is_lost_connects(house: House, peer: Peer) -> None:
+    """R-05, R-06: the last wish was to connect."""
+    peer.has(definition("slow"))
+    peer.say(calls={"slow": ["mute"]})
+    server = await house.connected("alpha", peer.config)
+    call = asyncio.create_task(house.call("alpha.slow"))
+    await until(lambda: peer.asked("slow") == 1)
+    await house.gateway.disconnect("alpha", force=False, by=ADMIN)
+    connecting = asyncio.create_task(house.gateway.connect("alpha", ADMIN))
+    await asyncio.sleep(0)
+    house.gateway._sessions.fail(server.id, Lost("killed"))
+    await connecting
+    await asyncio.gather(call, return_exceptions=True)
+    await house.reaches("alpha", S.CONNECTED)

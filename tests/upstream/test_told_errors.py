@@ -8,8 +8,8 @@ import pytest
 
 from trunkline.model import MASK
 from trunkline.telemetry import Redactor
-from trunkline.upstream.http_answers import rpc_error
 from trunkline.upstream.told_errors import LARGEST_DATA, LONGEST_MESSAGE
+from trunkline.upstream.wires import rpc_error
 from trunkline.wire.jsonrpc import ErrorResponse
 
 SECRET = "correct horse battery staple"

@@ -194,6 +194,7 @@ class Gateway:
     async def disconnect(self, server: str, *, force: bool, by: Principal) -> Disconnection:
         found = self._registry.get(server)
         async with self._lock(found.id):
+            found = self._registry.get(found.id)
             await self._registry.want(found, False, "server.disconnected", by)
             found = self._registry.get(found.id)
             connection = self._sessions.get(found.id)

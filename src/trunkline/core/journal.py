@@ -133,7 +133,7 @@ class Journal:
     async def _store_audit(self) -> None:
         batch = [self._audit.popleft() for _ in range(min(BATCH, len(self._audit)))]
         try:
-            await self._store.append_audit(batch)
+            await _done(lambda: self._store.append_audit(batch))
         except StorageUnavailable:
             self._audit.extendleft(reversed(batch))
             raise
