@@ -99,11 +99,12 @@ def _read_shallow(body: bytes) -> _Request:
 def _faults(body: bytes) -> list[FieldError]:
     """Everything that is wrong with a body that is JSON; the decoder above names only the first."""
     try:
+        if body.lstrip()[:1] != b"{":
+            msgspec.json.decode(body, type=msgspec.Raw)
+            return [FieldError(("body",), "Input should be a valid dictionary", "model_attributes_type")]
         given = fields(body, most_tokens=MOST_TOKENS)
-    except Malformed as error:
-        if body.lstrip()[:1] == b"{":
-            return list(bad_json(error).faults)
-        return [FieldError(("body",), "Input should be a valid dictionary", "model_attributes_type")]
+    except (Malformed, msgspec.DecodeError, RecursionError) as error:
+        return list(bad_json(error).faults)
     faults = [
         FieldError(("body", key), "Extra inputs are not permitted", "extra_forbidden")
         for key in given
