@@ -43,7 +43,7 @@ async def test_a_revoked_key_is_refused_at_once_and_after_a_restart(
     keys: Keys, sqlite: SqlStore, clock: FakeClock
 ) -> None:
     """R-47: revoking twice is no fault, keeps the first time and is recorded once."""
-    key, secret = await keys.create("ci", Scope.ADMIN, expires_at=None, by=ADMIN)
+    key, secret = await keys.create("ci", Scope.CALL, expires_at=None, by=ADMIN)
     first = await keys.revoke(key.id, ADMIN)
     clock.advance(60)
     assert await keys.revoke(key.id, ADMIN) == first
