@@ -14,9 +14,13 @@ import typer
 from prometheus_client import Counter, Gauge, Histogram
 from typer.core import TyperCommand, TyperGroup
 
+from tests.journeys import test_mcp_cells
+from tests.journeys.cells import CELLS, FEATURES, by_itself
 from trunkline.cli.main import app
 from trunkline.settings import Settings, variable_of
 from trunkline.telemetry import Metrics
+
+__all__ = ["test_mcp_cells"]  # read for the features it states
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- made by scripts/docs: begin -->", "<!-- made by scripts/docs: end -->"
@@ -87,10 +91,23 @@ def cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
+def compatibility() -> str:
+    """What the journeys state and prove, cell by cell."""
+    heads = {
+        CELLS[0]: "older client, older server",
+        CELLS[1]: "newer client, newer server",
+        CELLS[2]: "older client, newer server",
+        CELLS[3]: "newer client, older server",
+    }
+    rows = [(each.name, *(by_itself(each, cell) for cell in CELLS), each.note) for each in FEATURES]
+    return table(("Feature", *heads.values(), "How"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "SETTINGS.md": settings_table,
     "METRICS.md": metrics_table,
     "CLI.md": commands,
+    "COMPATIBILITY.md": compatibility,
 }
 
 

@@ -11,8 +11,10 @@ from trunkline.core.events import Events
 from trunkline.core.gateway import Gateway
 from trunkline.core.journal import Journal
 from trunkline.core.keys import LOCAL, Keys
+from trunkline.core.limits import Limits
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
+from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import StartRefused
@@ -158,7 +160,10 @@ def _assemble(
         sessions=sessions,
         metrics=metrics,
         on_attempt=supervision.on_attempt,
+        most_calls=settings.max_calls_per_server,
     )
+    subscriptions = Subscriptions(router=router, events=events)
+    supervision.tell_of_resources(subscriptions)
     return Gateway(
         settings=settings,
         store=store,
@@ -175,4 +180,6 @@ def _assemble(
         router=router,
         events=events,
         end_children=transports.end_children,
+        subscriptions=subscriptions,
+        limits=Limits(clock=clock, most_calls=settings.max_calls_per_key, per_minute=settings.rate_limit),
     )

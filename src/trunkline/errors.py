@@ -184,6 +184,18 @@ class ToolAmbiguous(TrunklineError):
     status = 400
 
 
+class TooManyCalls(TrunklineError):
+    """A key, or a server, has as many calls under way as it may."""
+
+    code = "TOO_MANY_CALLS"
+    status = 503
+
+
+class RateLimited(TrunklineError):
+    code = "RATE_LIMITED"
+    status = 429
+
+
 class ExecutionFailed(TrunklineError):
     """The upstream answered the call with an error of its own."""
 
@@ -194,6 +206,15 @@ class ExecutionFailed(TrunklineError):
 class CallTimeout(TrunklineError):
     code = "TIMEOUT"
     status = 504
+
+
+class Declined(Exception):
+    """A client cannot or will not answer what a server asks of it; code and message are for the server."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 # What an upstream connection can raise; `core` turns these into answers

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 
 MASK = "********"
 """What an answer shows in the place of a secret; sent back in an update it leaves the secret as it was."""
@@ -132,6 +133,8 @@ class Server:
     updated_at: datetime
     connected_at: datetime | None = None
     last_health_check: datetime | None = None
+    prefix: str = ""
+    """What the aliases of its tools begin with; its own for good, whichever servers come and go."""
 
 
 class HistoryEvent(StrEnum):
@@ -241,6 +244,48 @@ class ApiKey:
     revoked_at: datetime | None = None
 
 
+class Counterpart(Protocol):
+    """The client at the far end of a request: what a server may know of it, and how it is reached.
+
+    The one seam between the eras: each front implements it, each upstream era calls it.
+    """
+
+    @property
+    def modern(self) -> bool:
+        """Whether it understands what only the newer era has, such as a result that asks for input."""
+        ...
+
+    @property
+    def capabilities(self) -> bytes:
+        """A JSON object: what it declared, in the newer era's words."""
+        ...
+
+    @property
+    def info(self) -> bytes:
+        """A JSON object: who it says it is; may be empty."""
+        ...
+
+    @property
+    def meta(self) -> bytes:
+        """The members of its `_meta` that travel on, without braces."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The least level of the log messages it wants; None for none."""
+        ...
+
+    def on_progress(self, params: bytes) -> None:
+        """Returns at once. The token in it is not the client's."""
+        ...
+
+    def on_log(self, params: bytes) -> None: ...
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Have the client answer a server's question: the raw result. Raises `Declined`."""
+        ...
+
+
 @dataclass(slots=True)
 class Call:
     """One tool call on its way through the gateway."""
@@ -251,6 +296,24 @@ class Call:
     """The JSON object of arguments, untouched."""
     server_id: str | None = None
     request_id: str = ""
+    members: bytes = b""
+    """Further members of the request's params, as they came."""
+    counterpart: Counterpart | None = None
+
+
+@dataclass(slots=True)
+class Errand:
+    """One request for one server, in that server's own words."""
+
+    method: str
+    params: bytes
+    """The members of its params but `_meta`, without braces."""
+    subject: str | None = None
+    """The name or URI in it, which the newer era also wants in a header."""
+    mirrored: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """As `Tool.header_parameters`; read from `arguments`."""
+    arguments: bytes = b"{}"
+    counterpart: Counterpart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +326,8 @@ class Outcome:
     routing_ms: float
     execution_ms: float
     warning: str | None = None
+    modern: bool = False
+    """Whether the result is in the newer era's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +362,8 @@ class Event:
     server_id: str
     server_name: str
     status: ServerStatus | None = None
+    subject: str | None = None
+    """The URI of the resource, where it is one that changed."""
 
 
 @dataclass(frozen=True, slots=True)

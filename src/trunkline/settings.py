@@ -263,6 +263,49 @@ class Settings:
         _flag,
         default=False,
     )
+    tool_names: Literal["safe", "dotted"] = _setting(
+        "MCP_AGGREGATOR_TOOL_NAMES",
+        "How tools and prompts are named to MCP clients: `safe` (`server__tool`, which every client takes) "
+        "or `dotted` (`server.tool`). Both are always accepted.",
+        _choice("safe", "dotted"),
+        default="safe",
+    )
+    max_client_sessions: int = _setting(
+        "MCP_AGGREGATOR_MAX_CLIENT_SESSIONS",
+        "Most sessions of MCP clients at once; the longest idle one makes room.",
+        _whole(1, 1_000_000),
+        default=1000,
+    )
+    client_session_idle: float = _setting(
+        "MCP_AGGREGATOR_CLIENT_SESSION_IDLE",
+        "Seconds without a sign of an MCP client after which its session is forgotten.",
+        _seconds(1, 86_400),
+        default=1800.0,
+    )
+    max_calls_per_key: int = _setting(
+        "MCP_AGGREGATOR_MAX_CALLS_PER_KEY",
+        "Most calls one key may have under way; more are refused with 503.",
+        _whole(1, 1_000_000),
+        default=256,
+    )
+    max_calls_per_server: int = _setting(
+        "MCP_AGGREGATOR_MAX_CALLS_PER_SERVER",
+        "Most calls one server is given at once; more are refused with 503.",
+        _whole(1, 1_000_000),
+        default=128,
+    )
+    rate_limit: int = _setting(
+        "MCP_AGGREGATOR_RATE_LIMIT",
+        "Calls a minute and key; more are refused with 429. 0: no limit.",
+        _whole(0, 1_000_000_000),
+        default=0,
+    )
+    result_limit: int = _setting(
+        "MCP_AGGREGATOR_RESULT_LIMIT",
+        "Largest result of a tool passed on to an MCP client, in bytes; of a larger one the texts are cut.",
+        _whole(1024, 1 << 30),
+        default=10 * 1024 * 1024,
+    )
     audit_calls: bool = _setting(
         "MCP_AGGREGATOR_AUDIT_CALLS", "Also keeps an audit record of every tool call.", _flag, default=True
     )

@@ -576,50 +576,33 @@ async def test_a_session_forgotten_every_few_calls_fails_exactly_the_calls_it_re
 # Listening
 
 
-async def test_the_stream_of_the_server_is_listened_to(era: str) -> None:
+async def test_the_stream_of_the_server_is_listened_to(legacy: BadHttp) -> None:
     """R-18: a server's list_changed is heard."""
-    async with BadHttp(modern=era == "modern") as server:
-        server.stream = "open"
-        async with greeted(server) as line:
-            server.changed.set()
-            await until(lambda: ("notifications/tools/list_changed", b"{}", None) in line.heard.notifications)
-            assert await line.call(a=1) == {"a": 1}
-            assert line.heard.lost == []
-        if era == "modern":
-            listen = server.requests("subscriptions/listen")[0]
-            assert listen.message["params"]["notifications"] == {"toolsListChanged": True}
-            assert listen.message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == eras.MODERN
-            assert listen.headers["mcp-method"] == "subscriptions/listen"
-        else:
-            (get,) = [seen for seen in server.seen if seen.method == "GET"]
-            assert get.headers["accept"] == "text/event-stream"
-            assert get.headers["mcp-session-id"] == "session-1"
+    legacy.stream = "open"
+    async with greeted(legacy) as line:
+        legacy.changed.set()
+        await until(lambda: ("notifications/tools/list_changed", b"{}", None) in line.heard.notifications)
+        assert await line.call(a=1) == {"a": 1}
+        assert line.heard.lost == []
+    (get,) = [seen for seen in legacy.seen if seen.method == "GET"]
+    assert get.headers["accept"] == "text/event-stream"
+    assert get.headers["mcp-session-id"] == "session-1"
 
 
-async def test_a_server_without_a_stream_is_asked_once(era: str) -> None:
-    async with BadHttp(modern=era == "modern") as server, greeted(server) as line:
-        asked = [seen for seen in server.seen if seen.method == "GET" or seen.rpc == "subscriptions/listen"]
-        await until(lambda: asked or server.seen)
+async def test_a_server_without_a_stream_is_asked_once(legacy: BadHttp) -> None:
+    async with greeted(legacy) as line:
+        await until(lambda: any(seen.method == "GET" for seen in legacy.seen))
         await asyncio.sleep(1.5)
-        asked = [seen for seen in server.seen if seen.method == "GET" or seen.rpc == "subscriptions/listen"]
-        assert len(asked) == 1
+        assert len([seen for seen in legacy.seen if seen.method == "GET"]) == 1
         assert await line.call(a=1) == {"a": 1}
 
 
-async def test_a_stream_that_is_closed_at_once_is_opened_again_without_a_storm(era: str) -> None:
-    async with BadHttp(modern=era == "modern") as server:
-        server.stream = "closing"
-        async with greeted(server) as line:
-            await asyncio.sleep(5)
-            asked = [
-                seen for seen in server.seen if seen.method == "GET" or seen.rpc == "subscriptions/listen"
-            ]
-            assert 2 <= len(asked) <= 10
-            assert line.heard.lost == []
-            if era == "modern":
-                # What changed between two streams is told by nobody: it has to be assumed.
-                missed = [method for method, _, _ in line.heard.notifications if "list_changed" in method]
-                assert len(missed) >= len(asked) - 2
+async def test_a_stream_that_is_closed_at_once_is_opened_again_without_a_storm(legacy: BadHttp) -> None:
+    legacy.stream = "closing"
+    async with greeted(legacy) as line:
+        await asyncio.sleep(5)
+        assert 2 <= len([seen for seen in legacy.seen if seen.method == "GET"]) <= 10
+        assert line.heard.lost == []
 
 
 async def test_a_stream_that_comes_back_to_a_forgotten_session_ends_the_wire(legacy: BadHttp) -> None:
@@ -659,8 +642,8 @@ async def test_the_sdks_server_is_called_in_the_newer_era(sdk: str) -> None:
         assert caught.value.rpc_code == -32601
 
 
-async def test_the_sdks_server_tells_both_eras_that_its_tools_changed(sdk: str, era: str) -> None:
-    async with line_to(sdk, modern=era == "modern") as line:
+async def test_the_sdks_server_tells_that_its_tools_changed(sdk: str) -> None:
+    async with line_to(sdk) as line:
         await line.greet()
         await asyncio.sleep(0.3)
         await line.ask("tools/call", call_params({}, "grow"))

@@ -13,8 +13,11 @@ from datetime import datetime, timedelta
 from trunkline.core.events import Events
 from trunkline.core.journal import Journal
 from trunkline.core.keys import Keys
+from trunkline.core.limits import Limits
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
+from trunkline.core.shelf import Shelf, shelf_of_all, shelf_of_one
+from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import (
@@ -29,6 +32,7 @@ from trunkline.model import (
     AuditRecord,
     Call,
     Disconnection,
+    Errand,
     Event,
     GatewayState,
     Health,
@@ -51,6 +55,7 @@ from trunkline.settings import Settings
 from trunkline.telemetry import Metrics, Redactor, start_apart
 from trunkline.upstream.health_monitor import HealthMonitor
 from trunkline.upstream.session_manager import SessionManager
+from trunkline.wire.eras import Introduction
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +84,8 @@ class Gateway:
         router: RequestRouter,
         events: Events,
         end_children: Callable[[], None],
+        subscriptions: Subscriptions,
+        limits: Limits,
     ) -> None:
         self.settings = settings
         self.end_children = end_children
@@ -96,6 +103,9 @@ class Gateway:
         self._health = health
         self._router = router
         self.events = events
+        self._subscriptions = subscriptions
+        self._limits = limits
+        self._shelves: dict[str | None, tuple[object, Shelf]] = {}
         self._started = clock.monotonic()
         self._locks: dict[str, asyncio.Lock] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -119,7 +129,7 @@ class Gateway:
                     self._begin_to_connect(server)
         self.telemetry.set_servers(self._registry.counts())
         self.telemetry.tools.set(len(self._aggregator.catalog))
-        self._in_background(self._prune_audit())
+        self.in_background(self._prune_audit())
 
     async def close(self) -> None:
         for task in list(self._background):
@@ -203,7 +213,7 @@ class Gateway:
                 return Disconnection(found.id, found.status, pending)
             if pending and not force:
                 self._supervision.move(found.id, S.DISCONNECTING)
-                self._drains[found.id] = self._in_background(self._drain_server(found.id))
+                self._drains[found.id] = self.in_background(self._drain_server(found.id))
                 return Disconnection(found.id, S.DISCONNECTING, pending)
             await self._take_down(found, "the server was disconnected")
             return Disconnection(found.id, S.DISCONNECTED, 0)
@@ -265,6 +275,7 @@ class Gateway:
             await self._aggregator.forget(found.id)
         self._locks.pop(found.id, None)
         self._drains.pop(found.id, None)
+        self._shelves.pop(found.name, None)
         self._health.forget(found.id)
         self._supervision.forget(found.id)
         self._redactor.forget(found.id)
@@ -321,6 +332,7 @@ class Gateway:
         """Raises `TrunklineError` only."""
         if self.draining:
             raise ServerUnavailable("The gateway is shutting down", retry_after=DRAIN_RETRY_AFTER)
+        self._limits.enter(call.principal.key_id)
         self._calls += 1
         self._quiet.clear()
         ended, server = "CANCELLED", ""
@@ -332,11 +344,48 @@ class Gateway:
             ended = error.code
             raise
         finally:
+            self._limits.leave(call.principal.key_id)
             self._calls -= 1
             if not self._calls:
                 self._quiet.set()
             if self.settings.audit_calls:
                 self._journal.audit(self._call_record(call, server, ended))
+
+    # What clients of the protocol see
+
+    def shelf(self, server: str | None = None) -> Shelf:
+        """What is shown of everything, or of one server. Raises `ServerNotFound`."""
+        catalog = self._aggregator.catalog
+        if server is None:
+            shown = tuple(each for each in self._registry.all() if each.wanted)
+        else:
+            shown = (self._registry.get(server),)
+        key = (server, catalog.version, tuple(each.id for each in shown))
+        kept = self._shelves.get(server)
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        dotted = self.settings.tool_names == "dotted"
+        shelf = shelf_of_one(catalog, shown[0]) if server else shelf_of_all(catalog, shown, dotted=dotted)
+        self._shelves[server] = (key, shelf)
+        return shelf
+
+    async def relay(self, server_id: str, errand: Errand) -> Outcome:
+        """Any request but a tool call. Raises `TrunklineError` only."""
+        if self.draining:
+            raise ServerUnavailable("The gateway is shutting down", retry_after=DRAIN_RETRY_AFTER)
+        return await self._router.relay(server_id, errand)
+
+    def introduction_of(self, server_id: str) -> Introduction | None:
+        """What a connected server said of itself."""
+        connection = self._sessions.get(server_id)
+        return connection.introduction if connection is not None else None
+
+    async def subscribe(self, server_id: str, uri: str) -> None:
+        """Hear of changes of a resource as events. Raises `TrunklineError`."""
+        await self._subscriptions.add(server_id, uri)
+
+    async def unsubscribe(self, server_id: str, uri: str) -> None:
+        await self._subscriptions.remove(server_id, uri)
 
     # Keys
 
@@ -406,7 +455,8 @@ class Gateway:
         self.telemetry.set_servers(self._registry.counts())
         self.telemetry.tools.set(len(self._aggregator.catalog))
 
-    def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def in_background(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Something nobody waits for; ended with the gateway."""
         task = start_apart(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

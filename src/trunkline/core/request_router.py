@@ -6,7 +6,7 @@ that the outcome is unknown. Foreign errors become answers here and nowhere else
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import msgspec
@@ -26,15 +26,18 @@ from trunkline.errors import (
     SessionNotFound,
     ToolAmbiguous,
     ToolNotFound,
+    TooManyCalls,
     TrunklineError,
     UpstreamBusy,
     UpstreamError,
     UpstreamTimeout,
 )
-from trunkline.model import Call, Outcome, Server, ServerStatus, Tool
+from trunkline.model import Call, Errand, Outcome, Server, ServerStatus, Tool
 from trunkline.telemetry import CallMeters, Metrics
 from trunkline.upstream.connection import Connection
+from trunkline.upstream.rounds import carry_in_rounds
 from trunkline.upstream.session_manager import SessionManager
+from trunkline.wire.jsonrpc import quote
 
 RETURN_SECONDS = 5.0
 """How long a call that was not sent waits for a connection that is just being made again."""
@@ -52,11 +55,13 @@ class RequestRouter:
         sessions: SessionManager,
         metrics: Metrics,
         on_attempt: Callable[[Server, Connection, UpstreamError | None], None],
+        most_calls: int,
     ) -> None:
         self._registry = registry
         self._aggregator = aggregator
         self._sessions = sessions
         self._metrics = metrics
+        self._most_calls = most_calls
         self._on_attempt = on_attempt
         """Passive health: hears of every attempt how it ended."""
 
@@ -69,16 +74,46 @@ class RequestRouter:
         """Raises `TrunklineError` only."""
         started = time.perf_counter()
         tool, server = await self._resolve(call)
+        errand = Errand(
+            method="tools/call",
+            params=b'"name":%b,"arguments":%b%b%b'
+            % (quote(tool.original_name), call.arguments, b"," if call.members else b"", call.members),
+            subject=tool.original_name,
+            mirrored=tool.header_parameters,
+            arguments=call.arguments,
+            counterpart=call.counterpart,
+        )
         meters = self._metrics.calls_of(server.name)
         try:
-            return await self._execute(call, tool, server, meters, started)
+            return await self._execute(errand, tool.read_only or tool.idempotent, server, meters, started)
         except UpstreamError as error:
             meters.ended(_verdict(error))
             server = self._registry.find(server.id) or replace(server, status=ServerStatus.DISCONNECTED)
-            raise _refusal(error, server, tool, time.perf_counter() - started) from None
+            raise _refusal(error, server, tool.original_name, time.perf_counter() - started) from None
         except TrunklineError:
             meters.ended("unavailable")
             raise
+
+    async def relay(self, server_id: str, errand: Errand) -> Outcome:
+        """Any other request, which changes nothing at its server. Raises `TrunklineError` only."""
+        started = time.perf_counter()
+        server = self._registry.get(server_id)
+        try:
+            return await self._execute(errand, True, server, None, started)
+        except UpstreamError as error:
+            subject = errand.subject or errand.method
+            raise _refusal(error, server, subject, time.perf_counter() - started) from None
+
+    async def on_connection(
+        self, server_id: str, subject: str, act: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        """Do something with a server's connection. Raises `TrunklineError` only."""
+        started = time.perf_counter()
+        server = self._registry.get(server_id)
+        try:
+            await act(await self._connection(server))
+        except UpstreamError as error:
+            raise _refusal(error, server, subject, time.perf_counter() - started) from None
 
     # Which tool
 
@@ -129,31 +164,37 @@ class RequestRouter:
     # Doing it
 
     async def _execute(
-        self, call: Call, tool: Tool, server: Server, meters: CallMeters, started: float
+        self, errand: Errand, repeatable: bool, server: Server, meters: CallMeters | None, started: float
     ) -> Outcome:
         connection = await self._connection(server)
+        if connection.in_flight >= self._most_calls:
+            raise _busy(server, self._most_calls)
         attempt = 1
         routing = time.perf_counter() - started
-        meters.routed(routing)
+        if meters is not None:
+            meters.routed(routing)
         while True:
             sending = time.perf_counter()
-            meters.sent()
+            if meters is not None:
+                meters.sent()
             try:
-                result = await connection.call_tool(tool, call.arguments)
+                result = await carry_in_rounds(connection, errand)
             except UpstreamError as error:
                 self._on_attempt(server, connection, error)
                 unsent = isinstance(error, NotSent)
-                harmless = isinstance(error, Lost) and (tool.read_only or tool.idempotent)
+                harmless = isinstance(error, Lost) and repeatable
                 if attempt > 1 or not (unsent or harmless):
                     raise
                 attempt += 1
                 connection = await self._returned(server, connection, error)
                 continue
             finally:
-                meters.returned()
+                if meters is not None:
+                    meters.returned()
             self._on_attempt(server, connection, None)
             ended = time.perf_counter()
-            meters.ended("ok", ended - sending)
+            if meters is not None:
+                meters.ended("ok", ended - sending)
             return Outcome(
                 result=result,
                 server_id=server.id,
@@ -161,6 +202,7 @@ class RequestRouter:
                 routing_ms=routing * 1000,
                 execution_ms=(ended - sending) * 1000,
                 warning=_warning(self._registry.find(server.id) or server),
+                modern=connection.introduction.modern,
             )
 
     async def _connection(self, server: Server) -> Connection:
@@ -219,6 +261,14 @@ def _unavailable(server: Server) -> ServerUnavailable:
     )
 
 
+def _busy(server: Server, most: int) -> TooManyCalls:
+    return TooManyCalls(
+        f"{server.name} has {most} calls under way, the most MCP_AGGREGATOR_MAX_CALLS_PER_SERVER allows",
+        extra=_server_part(server),
+        retry_after=1,
+    )
+
+
 def _verdict(error: UpstreamError) -> str:
     match error:
         case RpcError():
@@ -231,9 +281,9 @@ def _verdict(error: UpstreamError) -> str:
             return "unavailable"
 
 
-def _refusal(error: UpstreamError, server: Server, tool: Tool, seconds: float) -> TrunklineError:
+def _refusal(error: UpstreamError, server: Server, subject: str, seconds: float) -> TrunklineError:
     context: dict[str, object] = {
-        "tool": tool.name,
+        "tool": f"{server.name}.{subject}",
         "transport": server.transport.value,
         "phase": error.phase,
         "elapsed_ms": round(seconds * 1000, 1),
@@ -261,7 +311,7 @@ def _refusal(error: UpstreamError, server: Server, tool: Tool, seconds: float) -
             )
         case Lost():
             return ServerUnavailable(
-                f"The connection to {server.name} was lost while {tool.original_name} was running: "
+                f"The connection to {server.name} was lost while {subject} was running: "
                 f"outcome unknown, it may or may not have been carried out ({error.reason})",
                 context=context | {"outcome": "unknown"},
                 extra=extra,

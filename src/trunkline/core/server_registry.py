@@ -38,6 +38,7 @@ from trunkline.security.configuration import (
     spec_to_json,
 )
 from trunkline.settings import CREDENTIAL_KEY
+from trunkline.wire.names import prefix_of
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,9 @@ class ServerRegistry:
                 move = StatusMove(server.id, server.status, S.DISCONNECTED, self._clock.now())
                 await self._store.record_move(move)
             server = replace(server, status=S.DISCONNECTED)
+            if not server.prefix:
+                server = replace(server, prefix=self._free_prefix(server.name))
+                await self._store.set_prefix(server.id, server.prefix)
             fresh = await self._sealed_by_current_key(server)
             resealed += fresh is not server
             self._put(fresh)
@@ -223,6 +227,7 @@ class ServerRegistry:
             era=None,
             registered_at=now,
             updated_at=now,
+            prefix=self._free_prefix(draft.name),
         )
         self._arriving += 1
         try:
@@ -367,6 +372,9 @@ class ServerRegistry:
             if has_mask(config):
                 raise
             return None
+
+    def _free_prefix(self, name: str) -> str:
+        return prefix_of(name, {server.prefix for server in self._servers.values()})
 
     def _put(self, server: Server) -> None:
         self._servers[server.id] = server

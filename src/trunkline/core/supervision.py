@@ -12,6 +12,7 @@ from datetime import datetime
 from trunkline.core.events import Events
 from trunkline.core.journal import Journal
 from trunkline.core.server_registry import MOVES, ServerRegistry
+from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import CredentialsRejected, Lost, NotSent, UpstreamError, UpstreamTimeout
 from trunkline.model import (
@@ -56,12 +57,16 @@ class Supervision:
         self._clock = clock
         self._events = events
         self._health: HealthMonitor | None = None
+        self._subscriptions: Subscriptions | None = None
         self._verifications: set[asyncio.Task[None]] = set()
         self._lost: set[str] = set()
         """Servers whose connection was lost and not yet made again."""
 
     def watch_with(self, monitor: HealthMonitor) -> None:
         self._health = monitor
+
+    def tell_of_resources(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
 
     async def close(self) -> None:
         for task in self._verifications:
@@ -111,6 +116,8 @@ class Supervision:
                 self._lost.discard(server_id)
                 self._metrics.reconnects.labels(server.name).inc()
             self._stay_degraded(server_id)
+            if self._subscriptions is not None:
+                self._subscriptions.on_connected(server_id, connection)
             log.info("%s is connected", server.name, extra={"server": server.name})
 
     def on_down(self, server_id: str, error: UpstreamError, *, was_connected: bool) -> None:
@@ -138,6 +145,11 @@ class Supervision:
         server = self._registry.find(server_id)
         if server is not None:
             self._metrics.noise.labels(server.name).inc()
+
+    def on_resource_updated(self, server_id: str, params: bytes) -> None:
+        server = self._registry.find(server_id)
+        if server is not None and self._subscriptions is not None:
+            self._subscriptions.on_updated(server.id, server.name, params)
 
     def on_published(self, server_id: str, tool_count: int) -> None:
         self._registry.note_tool_count(server_id, tool_count)

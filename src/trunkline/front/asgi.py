@@ -27,6 +27,7 @@ from trunkline.front.answers import (
     unexpected,
 )
 from trunkline.front.bodies import ClientGone, read_body, require_json, require_json_type
+from trunkline.front.mcp.http import McpHttp, view_of
 from trunkline.front.origins import KnownHosts, plain_address
 from trunkline.front.rest.access import PRINCIPAL
 from trunkline.front.rest.api import build_rest
@@ -75,6 +76,15 @@ class Front:
         self._settings = gateway.settings
         self._hosts = KnownHosts(gateway.settings.host, gateway.settings.allowed_hosts)
         self.rest = build_rest(gateway)
+        self.mcp = McpHttp(gateway)
+
+    def stop(self) -> None:
+        """The gateway is draining: give up what waits for a client or for news."""
+        self.mcp.stop()
+
+    def close(self) -> None:
+        """End what would not end by itself: open streams."""
+        self.mcp.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -124,6 +134,19 @@ class Front:
         )
         if principal is None:
             await reply.with_all_of(await self._liveness())
+            return
+        spoken_to, view = view_of(path)
+        if spoken_to:
+            await self.mcp.serve(
+                scope,
+                receive,
+                reply,
+                principal=principal,
+                view=view,
+                body=body,
+                content_type=seen.content_type,
+                request_id=reply.request_id.decode(),
+            )
             return
         if body:
             require_json_type(seen.content_type)

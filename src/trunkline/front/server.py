@@ -60,15 +60,18 @@ async def serve(
         try:
             async with open_gateway(settings) as gateway:
                 stop.opened(gateway.end_children)
-                server = _Server(_config(patience or Patience(), Front(gateway)))
+                front = Front(gateway)
+                server = _Server(_config(patience or Patience(), front))
                 serving = asyncio.ensure_future(server.serve(sockets=[listener]))
                 try:
                     await server.listening(serving)
                     if on_listening is not None:
                         on_listening(address_of(listener))
                     await stop.asked_or(serving)
+                    front.stop()
                     await _drain(gateway, stop)
                 finally:
+                    front.close()
                     await server.finish(serving, stop)
         except asyncio.CancelledError:
             if not stop.asked_while_opening:

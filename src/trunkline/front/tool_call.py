@@ -5,17 +5,15 @@ bytes they came in, and every field of the result comes back as the bytes the se
 involved; `asgi.py` has already judged host, key and body.
 """
 
-import asyncio
 import time
-from types import TracebackType
-from typing import Any
 
 import msgspec
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import ExecutionFailed, FieldError, Forbidden, ValidationError
 from trunkline.front.answers import Receive
-from trunkline.front.bodies import ClientGone, bad_json
+from trunkline.front.bodies import bad_json
+from trunkline.front.watch import Watch
 from trunkline.model import Call, Outcome, Principal, Scope
 from trunkline.wire.jsonrpc import Malformed, fields, quote
 
@@ -23,8 +21,6 @@ PATH = "/api/v1/tools/call"
 LONGEST_NAME = 1024
 MOST_TOKENS = 50_000
 """Of a body that has to be read the slow way: a client must not hold up the others with it."""
-WATCH_AFTER = 0.05
-"""Seconds a call runs before its client is watched: most calls are over by then and pay nothing for it."""
 
 _CALLERS = frozenset(scope for scope in Scope if scope.includes(Scope.CALL))
 _ABSENT = msgspec.Raw(b"")
@@ -48,7 +44,7 @@ async def run_call(
         raise Forbidden(f"Calling tools needs a key with scope call; this one has {principal.scope}")
     name, arguments, server_id = read_call(body)
     call = Call(principal, name, arguments, server_id, request_id)
-    with _Watch(receive):
+    with Watch(receive):
         outcome = await gateway.call(call)
     return compose(outcome, (time.perf_counter() - started) * 1000)
 
@@ -117,38 +113,6 @@ def _faults(body: bytes) -> list[FieldError]:
         if key in given and not optional and given[key][:1] != b'"':
             faults.append(FieldError(("body", key), "Input should be a valid string", "string_type"))
     return faults or [FieldError(("body",), "The request cannot be read")]
-
-
-class _Watch:
-    """Cancels the task it is entered in when the client goes away, and says so by `ClientGone`."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._gone = False
-        self._watcher: asyncio.Task[None] | None = None
-
-    def __enter__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(WATCH_AFTER, self._start, asyncio.current_task())
-
-    def _start(self, task: asyncio.Task[Any] | None) -> None:
-        self._watcher = self._loop.create_task(self._wait(task))
-
-    async def _wait(self, task: asyncio.Task[Any] | None) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        if task is not None:
-            task.cancel()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._gone:
-            raise ClientGone from error
 
 
 def compose(outcome: Outcome, total_ms: float) -> bytes:

@@ -49,6 +49,7 @@ def server_values(server: Server) -> Values:
         "registered_at": server.registered_at,
         "connected_at": server.connected_at,
         "last_health_check": server.last_health_check,
+        "prefix": server.prefix,
     }
 
 
@@ -69,6 +70,7 @@ def server_of(row: Row[Any]) -> Server:
         updated_at=row.updated_at,
         connected_at=row.connected_at,
         last_health_check=row.last_health_check,
+        prefix=row.prefix,
     )
 
 

@@ -144,6 +144,9 @@ class SqlStore:
     async def set_tool_count(self, server_id: str, count: int) -> None:
         await self._write(lambda connection: _change(connection, server_id, {"tool_count": count}))
 
+    async def set_prefix(self, server_id: str, prefix: str) -> None:
+        await self._database.write(lambda connection: _change(connection, server_id, {"prefix": prefix}))
+
     async def remember_era(self, server_id: str, era: Era | None) -> None:
         await self._write(lambda connection: _change(connection, server_id, {"era": era}))
 

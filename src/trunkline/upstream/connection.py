@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from trunkline.errors import Lost, NotSent, ProtocolViolation, RpcError, UpstreamError, UpstreamTimeout
-from trunkline.model import Era, Tool
+from trunkline.model import Counterpart, Era, Errand
 from trunkline.telemetry import Flood
+from trunkline.upstream.listening import ACKNOWLEDGED, CHANGES, Subscription
+from trunkline.upstream.running import QUESTIONS, Deadline, Running, answer_to
 from trunkline.upstream.wires import Exchange, Wire
 from trunkline.wire import eras, jsonrpc
 from trunkline.wire.eras import Introduction
@@ -28,11 +28,11 @@ PROBE_SECONDS = 5.0
 """How long a server may ponder `server/discover` before it counts as one that does not know it."""
 MOST_ANSWERS_UNDER_WAY = 64
 
-_CHANGES = {
-    "notifications/tools/list_changed",
-    "notifications/prompts/list_changed",
-    "notifications/resources/list_changed",
-}
+LISTEN = "subscriptions/listen"
+FOR_EVER = 1e9
+SUBSCRIBE_SECONDS = 5.0
+
+_CHANGES = frozenset(notification for _, notification in CHANGES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,6 @@ class Patience:
     request_cap: float
 
 
-class _Progress(msgspec.Struct):
-    progressToken: int | str | None = None  # noqa: N815 - the protocol's spelling
-
-
-_progress = msgspec.json.Decoder(_Progress)
-
-
 class Connection:
     def __init__(
         self,
@@ -62,6 +55,7 @@ class Connection:
         patience: Patience,
         on_lists_changed: Callable[[], None],
         on_noise: Callable[[], None],
+        on_resource_updated: Callable[[bytes], None],
     ) -> None:
         self.server_id = server_id
         self.name = name
@@ -69,15 +63,23 @@ class Connection:
         self._patience = patience
         self._on_lists_changed = on_lists_changed
         self._on_noise = on_noise
+        self._on_resource_updated = on_resource_updated
         self._introduction: Introduction | None = None
         self._keys = itertools.count(1)
-        self._running: dict[int, _Deadline] = {}
+        self._running: dict[int, Running] = {}
+        self._alone = asyncio.Lock()
+        self._one_at_a_time = False
+        """Where a server's questions do not say in which call it asks, there is only ever one call."""
+        self._log_level: str | None = None
+        self._subscription: Subscription | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._end: asyncio.Future[UpstreamError] = asyncio.get_running_loop().create_future()
         self._ending: UpstreamError | None = None
-        self._answers: set[asyncio.Task[None]] = set()
+        self._answers: dict[RpcId | None, asyncio.Task[bytes]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
         self._noise_log = Flood()
         self.calls_served = 0
 
@@ -99,7 +101,29 @@ class Connection:
             error.reason = self._with_epitaph(error.reason)
             raise
         self._introduction = introduction
+        if introduction.modern:
+            kinds = [kind for kind in CHANGES if _tells_changes(introduction, kind)]
+            self._subscription = Subscription(kinds, on_missed=self._on_lists_changed)
+            keeping = self._subscription.keep(self._listen)
+            self._listening = asyncio.get_running_loop().create_task(keeping, name=f"{self.name} listening")
         return introduction
+
+    async def _listen(self, params: bytes) -> bytes:
+        """A request that stays open; what it is for comes as notifications."""
+        return await self._ask(LISTEN, params, seconds=FOR_EVER, modern=True)
+
+    async def subscribe(self, uri: str) -> None:
+        """Hear when a resource changes. Raises `UpstreamError`."""
+        if self._subscription is not None:
+            await self._subscription.add(uri, SUBSCRIBE_SECONDS)
+        else:
+            await self.request("resources/subscribe", b'{"uri":%b}' % jsonrpc.quote(uri))
+
+    async def unsubscribe(self, uri: str) -> None:
+        if self._subscription is not None:
+            await self._subscription.remove(uri)
+        else:
+            await self.request("resources/unsubscribe", b'{"uri":%b}' % jsonrpc.quote(uri))
 
     async def _introduce(self, known_era: Era | None) -> Introduction:
         if known_era is Era.LEGACY:
@@ -152,13 +176,15 @@ class Connection:
         self._ending = error
         if not self._end.done():
             self._end.set_result(error)
-        for deadline in list(self._running.values()):
-            deadline.expire()
+        for running in list(self._running.values()):
+            running.deadline.expire()
 
     async def close(self) -> None:
         self.fail(Lost("the connection was closed"))
-        for task in list(self._answers):
+        tasks = [*self._answers.values(), *self._sending, *([self._listening] if self._listening else [])]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._wire.close()
 
     @property
@@ -200,30 +226,48 @@ class Connection:
 
     # Requests
 
-    async def call_tool(self, tool: Tool, arguments: bytes) -> bytes:
-        """The raw result. Raises `UpstreamError`."""
-        key = next(self._keys)
-        modern = self.introduction.modern
-        params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (
-            jsonrpc.quote(tool.original_name),
-            arguments,
-            eras.request_meta(modern=modern, progress_token=key),
-        )
-        headers: dict[str, str] = {}
-        if modern:
-            headers = eras.modern_headers("tools/call", tool.original_name)
-            if tool.header_parameters:
-                headers |= eras.parameter_headers(tool.header_parameters, eras.decoded_arguments(arguments))
+    async def carry(self, errand: Errand) -> bytes:
+        """Do a client's errand: the raw result. Raises `UpstreamError`."""
         self._calls += 1
         self._idle.clear()
         try:
-            result = await self._run(Exchange(key, "tools/call", params, headers), self._patience.request)
+            if self._one_at_a_time:
+                async with self._alone:
+                    result = await self._carry(errand)
+            else:
+                result = await self._carry(errand)
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
         self.calls_served += 1
         return result
+
+    async def _carry(self, errand: Errand) -> bytes:
+        key = next(self._keys)
+        modern, client = self.introduction.modern, errand.counterpart
+        if client is None:
+            meta = eras.request_meta(modern=modern, progress_token=key)
+        else:
+            meta = eras.relayed_meta(client, modern=modern, progress_token=key)
+            if not modern:
+                await self._speak_up(client.log_level)
+        params = b'{%b%b"_meta":%b}' % (errand.params, b"," if errand.params else b"", meta)
+        headers: dict[str, str] = {}
+        if modern:
+            headers = eras.modern_headers(errand.method, errand.subject)
+            if errand.mirrored:
+                headers |= eras.parameter_headers(errand.mirrored, eras.decoded_arguments(errand.arguments))
+        return await self._run(Exchange(key, errand.method, params, headers), self._patience.request, client)
+
+    async def _speak_up(self, level: str | None) -> None:
+        """A server of the session era has one log level for all: the most talkative that anybody wants."""
+        if level is None or "logging" not in self.introduction.capabilities:
+            return
+        if self._log_level is None or eras.more_talkative(level, self._log_level):
+            self._log_level = level
+            with contextlib.suppress(UpstreamError):
+                await self.request("logging/setLevel", b'{"level":%b}' % jsonrpc.quote(level), seconds=5)
 
     async def request(self, method: str, params: bytes = b"", *, seconds: float | None = None) -> bytes:
         """Any other request of our own. `params` must not carry a `_meta`."""
@@ -246,14 +290,17 @@ class Connection:
         )
         return await self._run(exchange, seconds)
 
-    async def _run(self, exchange: Exchange, seconds: float) -> bytes:
+    async def _run(self, exchange: Exchange, seconds: float, client: Counterpart | None = None) -> bytes:
         if self._ending is not None:
             raise NotSent(self._ending.reason)
-        deadline = _Deadline(seconds, self._patience.request_cap)
-        self._running[exchange.key] = deadline
+        deadline = Deadline(seconds, self._patience.request_cap)
+        running = self._running[exchange.key] = Running(deadline, client)
         try:
             async with deadline.scope:
-                return await self._wire.exchange(exchange)
+                try:
+                    return await self._wire.exchange(exchange)
+                finally:
+                    deadline.end()
         except TimeoutError:
             if self._ending is not None:
                 raise (Lost if exchange.sent else NotSent)(self._ending.reason) from None
@@ -264,6 +311,7 @@ class Connection:
             raise
         finally:
             del self._running[exchange.key]
+            running.end()
 
     async def _withdraw(self, exchange: Exchange, reason: str) -> None:
         if exchange.sent and self._ending is None and exchange.method != "initialize":
@@ -272,18 +320,33 @@ class Connection:
     # What the server sends unasked
 
     def on_request(self, identity: RpcId, method: str, params: bytes, asked_by: int | None) -> None:
-        if method == "ping":
-            message = jsonrpc.encode_result(identity, b"{}")
-        else:
-            message = jsonrpc.encode_error(
-                identity, jsonrpc.METHOD_NOT_FOUND, f"Trunkline does not answer {method}"
-            )
         if len(self._answers) >= MOST_ANSWERS_UNDER_WAY:
             self.on_noise("more requests than can be answered")
             return
-        task = asyncio.get_running_loop().create_task(self._answer(message))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        running = self._whose(asked_by) if method in QUESTIONS else None
+        if method in QUESTIONS and asked_by is None and not self._one_at_a_time:
+            self._one_at_a_time = True
+            log.info("%s asks without saying in which call: its calls now run one at a time", self.name)
+        task = asyncio.get_running_loop().create_task(answer_to(identity, method, params, running))
+        self._answers[identity] = task
+        task.add_done_callback(lambda done: self._send_answer(identity, done))
+        if running is not None:
+            running.questions.add(task)
+
+    def _whose(self, asked_by: int | None) -> Running | None:
+        """The request in whose course the server says something; where it does not say, the only one."""
+        if asked_by is not None:
+            return self._running.get(asked_by)
+        relayed = [running for running in self._running.values() if running.client is not None]
+        return relayed[0] if len(relayed) == 1 else None
+
+    def _send_answer(self, identity: RpcId, done: asyncio.Task[bytes]) -> None:
+        if self._answers.get(identity) is done:
+            del self._answers[identity]
+        if not done.cancelled() and self._ending is None:
+            sending = asyncio.get_running_loop().create_task(self._answer(done.result()))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
 
     async def _answer(self, message: bytes) -> None:
         with contextlib.suppress(UpstreamError):
@@ -291,13 +354,24 @@ class Connection:
 
     def on_notification(self, method: str, params: bytes, asked_by: int | None) -> None:
         if method == "notifications/progress":
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):
-                token = _progress.decode(params).progressToken
-                deadline = self._running.get(token) if isinstance(token, int) else None
-                if deadline is not None:
-                    deadline.extend()
+            token = eras.progress_token(params)
+            running = self._running.get(token) if isinstance(token, int) else None
+            if running is not None:
+                running.on_progress(params)
+        elif method == "notifications/message":
+            spoken_in = self._whose(asked_by)
+            if spoken_in is not None and spoken_in.client is not None:
+                spoken_in.client.on_log(params)
+        elif method == "notifications/cancelled":
+            question = self._answers.get(eras.cancelled_id(params))
+            if question is not None:
+                question.cancel()
         elif method in _CHANGES:
             self._on_lists_changed()
+        elif method == ACKNOWLEDGED and self._subscription is not None:
+            self._subscription.on_acknowledged()
+        elif method == "notifications/resources/updated":
+            self._on_resource_updated(params)
 
     def on_noise(self, reason: str) -> None:
         self._on_noise()
@@ -311,25 +385,6 @@ class Connection:
         self.fail(error)
 
 
-class _Deadline:
-    """A time limit that progress moves on, up to a cap, and that can be brought forward to now."""
-
-    def __init__(self, seconds: float, cap: float) -> None:
-        now = asyncio.get_running_loop().time()
-        self._started = now
-        self._seconds = seconds
-        self._latest = now + max(cap, seconds)
-        self.expired = False
-        self.scope = asyncio.timeout_at(now + seconds)
-
-    def extend(self) -> None:
-        if not self.scope.expired():
-            now = asyncio.get_running_loop().time()
-            self.scope.reschedule(min(now + self._seconds, self._latest))
-
-    def expire(self) -> None:
-        if not self.scope.expired():
-            self.scope.reschedule(asyncio.get_running_loop().time())
-
-    def waited(self) -> float:
-        return asyncio.get_running_loop().time() - self._started
+def _tells_changes(introduction: Introduction, kind: str) -> bool:
+    capability = introduction.capabilities.get(kind)
+    return isinstance(capability, dict) and capability.get("listChanged") is True

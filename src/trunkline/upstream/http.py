@@ -1,15 +1,15 @@
 """The streamable-HTTP wire: one POST per request, answered with JSON or with a stream of events.
 
-It speaks both eras: it keeps the session id of the older one, carries the headers of the newer one, and keeps
-the stream of each on which a server speaks unasked. HTTP has no line that could break: what loses this wire
-is only a server that has forgotten the session. Connections are `outbound_client.py`'s, the meaning of a
+It speaks both eras: it carries the headers of the newer one, and keeps the session id of the older one and
+the stream on which its server speaks unasked. HTTP has no line that could break: what loses this wire is
+only a server that has forgotten the session. Connections are `outbound_client.py`'s, the meaning of a
 refusal is `http_answers.py`'s.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
 import msgspec
 from aiohttp import ClientResponse
@@ -22,7 +22,7 @@ from trunkline.upstream.http_answers import EVENTS, JSON, Asked
 from trunkline.upstream.listening import NotOffered, keep_listening
 from trunkline.upstream.outbound_client import OutboundClient, OutboundSession, let_end
 from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
-from trunkline.wire import eras, jsonrpc
+from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
 from trunkline.wire.jsonrpc import ErrorResponse, Malformed, Message, Notification, Request, Response
 from trunkline.wire.sse import EventTooLarge, SseParser
@@ -34,13 +34,7 @@ SETTLE_SECONDS = 1.0
 
 _SESSION = "Mcp-Session-Id"
 _VERSION = "MCP-Protocol-Version"
-_LISTEN = "subscriptions/listen"
 _NOT_OFFERED = (400, 404, 405, 501)
-_CHANGES = {
-    "tools": ("toolsListChanged", "notifications/tools/list_changed"),
-    "prompts": ("promptsListChanged", "notifications/prompts/list_changed"),
-    "resources": ("resourcesListChanged", "notifications/resources/list_changed"),
-}
 
 
 class HttpWire:
@@ -64,7 +58,6 @@ class HttpWire:
         self._closed = False
         self._running: set[asyncio.Timeout] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listens = 0
         self._heard_before = False
         self._last_event_id: str | None = None
         self._last_heard = 0.0
@@ -79,9 +72,6 @@ class HttpWire:
 
     async def introduced(self, introduction: Introduction) -> None:
         if introduction.modern:
-            wanted = [kind for kind in _CHANGES if _tells_changes(introduction, kind)]
-            if wanted:
-                self._start(self._listen_modern(wanted))
             return
         self._legacy = True
         self._headers[_VERSION] = introduction.version
@@ -298,9 +288,6 @@ class HttpWire:
     async def _listen_legacy(self) -> None:
         await keep_listening(self._hear_legacy, self._rng)
 
-    async def _listen_modern(self, kinds: list[str]) -> None:
-        await keep_listening(lambda: self._hear_modern(kinds), self._rng)
-
     async def _hear_legacy(self) -> float:
         session = self._usable()
         headers = {**self._headers, "Accept": EVENTS}
@@ -320,24 +307,6 @@ class HttpWire:
         finally:
             response.close()
 
-    async def _hear_modern(self, kinds: list[str]) -> float:
-        session = self._usable()
-        wanted = msgspec.json.encode({"notifications": {_CHANGES[kind][0]: True for kind in kinds}})
-        params = eras.with_meta(wanted, eras.request_meta(modern=True))
-        self._listens += 1
-        message = b'{"jsonrpc":"2.0","id":"listen-%d","method":"%b","params":%b}' % (
-            self._listens, _LISTEN.encode(), params,
-        )  # fmt: skip
-        headers = eras.modern_headers(_LISTEN, None)
-        response = await session.post(session.url, message, headers, Exchange(0, _LISTEN, params))
-        try:
-            self._check_stream(response)
-            missed = kinds if self._heard_before else []
-            self._heard_before = True
-            return await self._follow(session, response, missed)
-        finally:
-            response.close()
-
     def _check_stream(self, response: ClientResponse) -> None:
         found = http_answers.media_type(response.headers)
         if response.status in _NOT_OFFERED or (response.status < 300 and found != EVENTS):
@@ -346,17 +315,11 @@ class HttpWire:
             raise ProtocolViolation(f"answered {response.status}")
         http_answers.check_encoding(response.headers)
 
-    async def _follow(
-        self, session: OutboundSession, response: ClientResponse, missed: Iterable[str] = ()
-    ) -> float:
+    async def _follow(self, session: OutboundSession, response: ClientResponse) -> float:
         """Hand on what comes until the stream ends; returns the pause the server asks for."""
         parser = SseParser(self._limit)
         while chunk := await session.read(response):
             for message in self._messages(parser, chunk):
-                # Nothing is replayed on this stream: what changed while there was none has to be assumed.
-                for kind in missed:
-                    self._to_inbox.on_notification(_CHANGES[kind][1], b"", None)
-                missed = ()
                 if not isinstance(message, Response | ErrorResponse):
                     self._take(message, None)
             self._last_event_id = parser.last_id or self._last_event_id
@@ -364,8 +327,3 @@ class HttpWire:
 
 
 _Reader = Callable[[OutboundSession, ClientResponse, Exchange], Awaitable[bytes]]
-
-
-def _tells_changes(introduction: Introduction, kind: str) -> bool:
-    capability = introduction.capabilities.get(kind)
-    return isinstance(capability, dict) and capability.get("listChanged") is True

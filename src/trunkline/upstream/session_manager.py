@@ -47,6 +47,8 @@ class SessionWatcher(Protocol):
 
     def on_noise(self, server_id: str) -> None: ...
 
+    def on_resource_updated(self, server_id: str, params: bytes) -> None: ...
+
 
 class SessionManager:
     def __init__(
@@ -138,6 +140,7 @@ class SessionManager:
             patience=self._patience,
             on_lists_changed=lambda: watcher.on_lists_changed(server_id),
             on_noise=lambda: watcher.on_noise(server_id),
+            on_resource_updated=lambda params: watcher.on_resource_updated(server_id, params),
         )
 
     def new_backoff(self) -> Backoff:

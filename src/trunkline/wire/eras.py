@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from trunkline import __version__
+from trunkline.model import Counterpart
 from trunkline.wire.jsonrpc import ErrorResponse, fields
 
 MODERN = "2026-07-28"
@@ -24,6 +25,9 @@ _NAMESPACE = "io.modelcontextprotocol/"
 VERSION_KEY = _NAMESPACE + "protocolVersion"
 CLIENT_INFO_KEY = _NAMESPACE + "clientInfo"
 CAPABILITIES_KEY = _NAMESPACE + "clientCapabilities"
+LOG_LEVEL_KEY = _NAMESPACE + "logLevel"
+SERVER_INFO_KEY = _NAMESPACE + "serverInfo"
+SUBSCRIPTION_KEY = _NAMESPACE + "subscriptionId"
 
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
@@ -39,12 +43,22 @@ _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SENTINEL = re.compile(r"=\?base64\?.*\?=")
 
 
+RELAYED = {
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+}
+"""What a server of the session era may ask for: fixed at the handshake, so it is all that can be relayed.
+Whether the client of the moment can answer is found out when the server asks."""
+
+
 def initialize_params() -> bytes:
     return msgspec.json.encode(
-        {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO}
+        {"protocolVersion": LATEST_LEGACY, "capabilities": RELAYED, "clientInfo": CLIENT_INFO}
     )
 
 
+_INFO = msgspec.json.encode(CLIENT_INFO)
 _ENVELOPE = msgspec.json.encode({VERSION_KEY: MODERN, CLIENT_INFO_KEY: CLIENT_INFO, CAPABILITIES_KEY: {}})
 
 
@@ -54,6 +68,28 @@ def request_meta(*, modern: bool, progress_token: int | None = None) -> bytes:
     if not modern:
         return b"{%b}" % token if token else b""
     return _ENVELOPE[:-1] + b"," + token + b"}" if token else _ENVELOPE
+
+
+def relayed_meta(client: Counterpart, *, modern: bool, progress_token: int) -> bytes:
+    """The `_meta` of a client's request as it goes on: our envelope and token around what is the client's."""
+    token = b'"progressToken":%d' % progress_token
+    travelling = b"," + client.meta if client.meta else b""
+    if not modern:
+        return b"{%b%b}" % (token, travelling)
+    level = b""
+    if client.log_level is not None:
+        level = b',"%b":"%b"' % (LOG_LEVEL_KEY.encode(), client.log_level.encode())
+    return b'{"%b":"%b","%b":%b,"%b":%b%b,%b%b}' % (
+        VERSION_KEY.encode(),
+        MODERN.encode(),
+        CLIENT_INFO_KEY.encode(),
+        client.info or _INFO,
+        CAPABILITIES_KEY.encode(),
+        client.capabilities or b"{}",
+        level,
+        token,
+        travelling,
+    )
 
 
 def with_meta(params: bytes, meta: bytes) -> bytes:
@@ -93,16 +129,36 @@ def parameter_headers(
     mirrored: Iterable[tuple[str, tuple[str, ...]]], arguments: Mapping[str, Any]
 ) -> dict[str, str]:
     """The `Mcp-Param-…` headers of a call; an absent or null argument has none."""
-    headers: dict[str, str] = {}
+    return {
+        f"Mcp-Param-{suffix}": header_value(value)
+        for suffix, value in parameter_values(mirrored, arguments).items()
+        if value is not None
+    }
+
+
+def parameter_values(
+    mirrored: Iterable[tuple[str, tuple[str, ...]]], arguments: Mapping[str, Any]
+) -> dict[str, str | None]:
+    """Suffix → the text of the argument it mirrors."""
+    values: dict[str, str | None] = {}
     for suffix, path in mirrored:
         value: Any = arguments
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, bool):
-            headers[f"Mcp-Param-{suffix}"] = "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            headers[f"Mcp-Param-{suffix}"] = header_value(str(value))
-    return headers
+            value = "true" if value else "false"
+        values[suffix] = str(value) if isinstance(value, str | int | float) else None
+    return values
+
+
+def same_value(given: str, value: str) -> bool:
+    """Whether a header says the argument's value; a number may be spelled in another way."""
+    if given == value:
+        return True
+    try:
+        return float(given) == float(value)
+    except ValueError:
+        return False
 
 
 class _Discovered(msgspec.Struct, rename="camel"):
@@ -180,3 +236,66 @@ def versions_offered(error: ErrorResponse) -> list[str]:
         return msgspec.json.decode(error.data, type=_Unsupported).supported
     except (msgspec.DecodeError, RecursionError):
         return []
+
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def more_talkative(level: str, than: str) -> bool:
+    return _rank(level) < _rank(than)
+
+
+def _rank(level: str) -> int:
+    return LOG_LEVELS.index(level) if level in LOG_LEVELS else 0
+
+
+class _Progress(msgspec.Struct, rename="camel"):
+    progress_token: int | str | None = None
+
+
+class _Cancelled(msgspec.Struct, rename="camel"):
+    request_id: int | str | None = None
+
+
+class _Logged(msgspec.Struct):
+    level: str = "info"
+
+
+class _Updated(msgspec.Struct):
+    uri: str
+
+
+_progress = msgspec.json.Decoder(_Progress)
+_updated = msgspec.json.Decoder(_Updated)
+_cancelled = msgspec.json.Decoder(_Cancelled)
+_logged = msgspec.json.Decoder(_Logged)
+
+
+def progress_token(params: bytes) -> int | str | None:
+    try:
+        return _progress.decode(params).progress_token
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def cancelled_id(params: bytes) -> int | str | None:
+    try:
+        return _cancelled.decode(params).request_id
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def log_level_of(params: bytes) -> str:
+    """The level of a log message."""
+    try:
+        return _logged.decode(params).level
+    except (msgspec.DecodeError, RecursionError):
+        return "info"
+
+
+def updated_uri(params: bytes) -> str | None:
+    """Of the resource that a notification says was updated."""
+    try:
+        return _updated.decode(params).uri
+    except (msgspec.DecodeError, RecursionError):
+        return None

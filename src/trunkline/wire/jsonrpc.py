@@ -13,6 +13,8 @@ from trunkline.wire import shallow
 
 RpcId = int | str
 
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -183,8 +185,12 @@ def quote(text: str) -> bytes:
     return msgspec.json.encode(text)
 
 
-def encode_request(identity: int, method: str, params: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (identity, quote(method), params or b"{}")
+def encode_request(identity: RpcId, method: str, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
+        msgspec.json.encode(identity),
+        quote(method),
+        params or b"{}",
+    )
 
 
 def encode_notification(method: str, params: bytes = b"") -> bytes:
@@ -197,6 +203,6 @@ def encode_result(identity: RpcId, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (msgspec.json.encode(identity), result)
 
 
-def encode_error(identity: RpcId, code: int, message: str) -> bytes:
-    body = msgspec.json.encode({"code": code, "message": message})
+def encode_error(identity: RpcId | None, code: int, message: str, data: bytes | None = None) -> bytes:
+    body = b'{"code":%d,"message":%b%b}' % (code, quote(message), b',"data":' + data if data else b"")
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (msgspec.json.encode(identity), body)

@@ -1,0 +1,212 @@
+"""What a client may ask, in either era: one method in, the result in the client's own words out.
+
+It finds out who is meant, hands on, and translates what comes back. It holds no session and writes no
+envelope; `modern.py` and `legacy.py` do, and answer the few methods that only their era has.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from trunkline.core.gateway import Gateway
+from trunkline.errors import (
+    ExecutionFailed,
+    NotFound,
+    RateLimited,
+    ToolAmbiguous,
+    ToolNotFound,
+    TooManyCalls,
+    TrunklineError,
+)
+from trunkline.front.mcp.envelope import Posted, RpcFailure, object_of, text_of
+from trunkline.model import Call, Counterpart, Errand, Outcome, Principal, Scope
+from trunkline.wire import jsonrpc, translate
+
+LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+_CALLERS = frozenset(scope for scope in Scope if scope.includes(Scope.CALL))
+_EMPTY = msgspec.Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks, and at which address."""
+
+    principal: Principal
+    view: str | None
+    """The one server whose address it is; None for the address of all."""
+    request_id: str
+
+
+class Desk:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._methods: Mapping[str, Callable[[Visitor, Posted, Counterpart], Awaitable[bytes]]] = {
+            "tools/call": self._call_tool,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
+            "completion/complete": self._complete,
+        }
+
+    def knows(self, method: str) -> bool:
+        return method in LISTS or method in self._methods
+
+    async def answer(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        """The raw result. Raises `RpcFailure`."""
+        method = posted.method or ""
+        try:
+            if method in LISTS:
+                return self._list(visitor, posted, client)
+            if method not in self._methods:
+                raise RpcFailure(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+            require_call(visitor.principal, method)
+            return await self._methods[method](visitor, posted, client)
+        except TrunklineError as error:
+            raise failure_of(error, method, modern=client.modern) from None
+
+    def _list(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        cursor = text_of(posted.params["cursor"], "cursor") if "cursor" in posted.params else None
+        shelf = self._gateway.shelf(visitor.view)
+        try:
+            members = shelf.page(posted.method or "", modern=client.modern, cursor=cursor)
+        except ValueError:
+            raise RpcFailure(jsonrpc.INVALID_PARAMS, "The cursor is not one this gateway gave") from None
+        if client.modern:
+            return b'{"resultType":"complete",%b,"ttlMs":0,"cacheScope":"private"}' % members
+        return b"{%b}" % members
+
+    async def _call_tool(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        params = posted.params
+        name = posted.text("name")
+        arguments = bytes(params.get("arguments", _EMPTY)).strip()
+        if arguments[:1] != b"{":
+            if arguments != b"null":
+                raise RpcFailure(jsonrpc.INVALID_PARAMS, "The parameter 'arguments' must be an object")
+            arguments = b"{}"
+        shelf = self._gateway.shelf(visitor.view)
+        tool = shelf.tools.get(name)
+        call = Call(
+            principal=visitor.principal,
+            name=tool.original_name if tool is not None else name,
+            arguments=arguments,
+            server_id=tool.server_id if tool is not None else self._server_of(visitor),
+            request_id=visitor.request_id,
+            members=_others(params),
+            counterpart=client,
+        )
+        outcome = await self._gateway.call(call)
+        result = translated("tools/call", outcome, client)
+        limit = self._gateway.settings.result_limit
+        return result if len(result) <= limit else translate.cut(result, limit)
+
+    def _server_of(self, visitor: Visitor) -> str | None:
+        return self._gateway.get_server(visitor.view).id if visitor.view is not None else None
+
+    async def _get_prompt(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        name = posted.text("name")
+        found = self._gateway.shelf(visitor.view).prompts.get(name)
+        if found is None:
+            raise RpcFailure(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+        members = {**posted.params, "name": msgspec.Raw(jsonrpc.quote(found.key))}
+        return await self._relay(found.server_id, "prompts/get", members, found.key, client)
+
+    async def _read_resource(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        uri = posted.text("uri")
+        found = self._gateway.shelf(visitor.view).resource_at(uri)
+        if found is None:
+            raise resource_not_found(uri, modern=client.modern)
+        members = {**posted.params, "uri": msgspec.Raw(jsonrpc.quote(found.key))}
+        return await self._relay(found.server_id, "resources/read", members, found.key, client)
+
+    async def _complete(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        """The reference says whose it is, under a name of ours."""
+        reference = object_of(posted.params.get("ref"), "ref")
+        shelf = self._gateway.shelf(visitor.view)
+        kind, name = reference.get("type"), reference.get("name")
+        if kind == "ref/prompt" and isinstance(name, str):
+            prompt = shelf.prompts.get(name)
+            if prompt is None:
+                raise RpcFailure(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+            server_id, reference = prompt.server_id, {**reference, "name": prompt.key}
+        else:
+            uri = reference.get("uri")
+            owner = shelf.owner_of(uri) if isinstance(uri, str) else None
+            if owner is None:
+                raise RpcFailure(jsonrpc.INVALID_PARAMS, "The parameter 'ref' names nothing that is here")
+            server_id = owner
+        members = {**posted.params, "ref": msgspec.Raw(msgspec.json.encode(reference))}
+        return await self._relay(server_id, "completion/complete", members, None, client)
+
+    async def _relay(
+        self,
+        server_id: str,
+        method: str,
+        members: Mapping[str, msgspec.Raw],
+        subject: str | None,
+        client: Counterpart,
+    ) -> bytes:
+        params = translate.joined({name: bytes(raw) for name, raw in members.items() if name != "_meta"})
+        errand = Errand(method, params[1:-1], subject, counterpart=client)
+        outcome = await self._gateway.relay(server_id, errand)
+        return translated(method, outcome, client)
+
+
+def may_call(principal: Principal) -> bool:
+    return principal.scope in _CALLERS
+
+
+def require_call(principal: Principal, method: str) -> None:
+    """Raises `RpcFailure` for a key that may only read."""
+    if not may_call(principal):
+        raise RpcFailure(
+            jsonrpc.INVALID_REQUEST,
+            f"{method} needs a key with scope call; this one has {principal.scope}",
+            status=403,
+        )
+
+
+def _others(params: Mapping[str, msgspec.Raw]) -> bytes:
+    if len(params) <= 3 and params.keys() <= {"name", "arguments", "_meta"}:
+        return b""
+    kept = {key: bytes(raw) for key, raw in params.items() if key not in ("name", "arguments", "_meta")}
+    return translate.joined(kept)[1:-1]
+
+
+def translated(method: str, outcome: Outcome, client: Counterpart) -> bytes:
+    """Nothing is touched where both speak one era."""
+    if outcome.result[:1] != b"{" and outcome.result.lstrip()[:1] != b"{":
+        raise RpcFailure(
+            jsonrpc.INTERNAL_ERROR, f"{outcome.server_name} answered with something that is no object"
+        )
+    if outcome.modern is client.modern:
+        return outcome.result
+    return (
+        translate.to_modern(method, outcome.result) if client.modern else translate.to_legacy(outcome.result)
+    )
+
+
+def resource_not_found(uri: str, *, modern: bool) -> RpcFailure:
+    code = jsonrpc.INVALID_PARAMS if modern else translate.RESOURCE_NOT_FOUND
+    return RpcFailure(code, f"Resource not found: {uri[:500]}", msgspec.json.encode({"uri": uri}))
+
+
+def failure_of(error: TrunklineError, method: str, *, modern: bool) -> RpcFailure:
+    """Why it could not be done, as JSON-RPC says it. A server's own error passes with its own code."""
+    context = dict(error.context)
+    if isinstance(error, ExecutionFailed) and isinstance(context.get("code"), int):
+        code = int(str(context["code"]))
+        code = (
+            translate.error_code_for_modern(code) if modern else translate.error_code_for_legacy(code, method)
+        )
+        data = context.get("data")
+        return RpcFailure(
+            code, str(context.get("message")), bytes(data) if isinstance(data, msgspec.Raw) else None
+        )
+    code = jsonrpc.INTERNAL_ERROR
+    if isinstance(error, ToolNotFound | ToolAmbiguous | NotFound):
+        code = jsonrpc.INVALID_PARAMS
+    data = msgspec.json.encode({"error_code": error.code, **error.extra, **context}, enc_hook=str)
+    status = error.status if isinstance(error, TooManyCalls | RateLimited) else None
+    failure = RpcFailure(code, error.detail, data, status=status)
+    failure.retry_after = error.retry_after
+    return failure

@@ -1,0 +1,116 @@
+"""The answer to one POST: JSON if nothing is said before it, else a stream of events that ends with it.
+
+A stream is begun by the first message that has to go before the answer, or by a quarter of a minute of
+silence, so that nothing on the way gives the connection up. Whoever answers does not see the difference.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from trunkline.front.answers import JSON_TYPE, Send
+from trunkline.front.mcp.channel import KEEP_ALIVE_SECONDS, Channel
+
+EVENTS_HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Reply:
+    def __init__(
+        self,
+        send: Send,
+        *,
+        streams: bool,
+        make_channel: Callable[[], Channel] = Channel,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self._send = send
+        self._streams = streams
+        self._make_channel = make_channel
+        self._made: Channel | None = None
+        self._headers = headers
+        self._pump: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        if streams:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(KEEP_ALIVE_SECONDS, self._begin)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the client takes anything before the answer."""
+        return self._streams
+
+    @property
+    def _channel(self) -> Channel:
+        if self._made is None:
+            self._made = self._make_channel()
+        return self._made
+
+    @property
+    def mark(self) -> str:
+        """Tells this answer's stream from the others of its client."""
+        return self._channel.name
+
+    @property
+    def streaming(self) -> bool:
+        return self._pump is not None
+
+    def say(self, message: bytes) -> None:
+        """Something that comes before the answer; dropped where the client does not take it."""
+        if self._streams:
+            self._begin()
+            self._channel.put(message)
+
+    def _begin(self) -> None:
+        if self._pump is None:
+            self._channel.take_over(self)
+            self._pump = asyncio.get_running_loop().create_task(
+                pump(self._send, self._channel, self, self._headers, first=self._channel.first)
+            )
+
+    async def finish(self, message: bytes | None, status: int = 200) -> None:
+        """The answer itself; None where the request was withdrawn and none is owed."""
+        self._stop_timer()
+        if self._pump is None and message is not None:
+            headers = [JSON_TYPE, (b"content-length", b"%d" % len(message)), *self._headers]
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": message})
+            return
+        if self._pump is None:
+            self._begin()
+        if message is not None:
+            self._channel.put(message)
+        self._channel.close()
+        if self._pump is not None:
+            await self._pump
+
+    def abandon(self) -> None:
+        """It is answered in another way, or nobody reads any more."""
+        self._stop_timer()
+        if self._pump is not None:
+            self._channel.close()
+            self._pump.cancel()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def pump(
+    send: Send,
+    channel: Channel,
+    reader: object,
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+    *,
+    first: bytes = b"",
+) -> None:
+    """Write what the channel has until it is closed or somebody else reads it."""
+    begin = {"type": "http.response.start", "status": 200, "headers": [*EVENTS_HEADERS, *headers]}
+    await send(begin)
+    if first:
+        await send({"type": "http.response.body", "body": first, "more_body": True})
+    while (events := await channel.next(reader)) is not None:
+        await send({"type": "http.response.body", "body": events, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
