@@ -42,6 +42,10 @@ class Channel:
         self.closed = True
         self._news.set()
 
+    def exhausted(self, after: int) -> bool:
+        """Whether nothing will come any more after the message numbered `after`."""
+        return self.closed and after >= self._count
+
     def take_over(self, reader: object, after: int | None = None) -> None:
         """`reader` takes the messages from now on, beginning after the one numbered `after`."""
         self.reader = reader
@@ -82,8 +86,12 @@ class Channel:
 
     @property
     def first(self) -> bytes:
+        """What a stream begins with: where to resume from, and when."""
+        return self.place(0) if self._replayable else b""
+
+    def place(self, number: int) -> bytes:
         """An event without a message, which only tells where to resume from."""
-        return b"id: %b-0\nretry: 1000\ndata: \n\n" % self.name.encode() if self._replayable else b""
+        return b"id: %b-%d\nretry: 1000\ndata: \n\n" % (self.name.encode(), number)
 
 
 def one_line(message: bytes) -> bytes:

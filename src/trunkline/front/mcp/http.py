@@ -163,16 +163,19 @@ class McpHttp:
         except RpcFailure as failure:
             await _refuse(send, None, failure)
             return
-        channel, after = session.general, None
-        if routing.last_event_id is not None:
+        channel, after, first = session.general, None, b": listening\n\n"
+        if routing.last_event_id:
             found = session.stream_of(routing.last_event_id.decode("latin-1"))
-            if found is not None:
-                channel, after = found
+            if found is None or found[0].exhausted(found[1]):
+                await _refuse(send, None, _nothing_more(), extra=((b"allow", b"POST"),))
+                return
+            channel, after = found
+            first = channel.place(after)
         reader = object()
         channel.take_over(reader, after)
         try:
             with Watch(receive):
-                await pump(send, channel, reader, first=b": listening\n\n")
+                await pump(send, channel, reader, first=first)
         finally:
             if channel.reader is reader:
                 channel.take_over(None)
@@ -209,6 +212,11 @@ def _stray(routing: Routing, posted: Posted) -> RpcFailure:
         f"{eras.MODERN} into params._meta",
         status=400,
     )
+
+
+def _nothing_more() -> RpcFailure:
+    """With this status SDKs stop coming back; with an empty stream they would come back for ever."""
+    return RpcFailure(jsonrpc.INVALID_REQUEST, "Nothing more will come on this stream", status=405)
 
 
 def _is_json(content_type: bytes | None) -> bool:
