@@ -2,7 +2,7 @@
 
 Run as `python mirror.py legacy|modern PORT`. Its tools: `mirror` answers with its arguments where every
 client looks and where none does; `wait` reports progress under the token it was given until it is cancelled;
-`seen` tells how many calls came and how many were cancelled.
+`seen` tells how many calls came, how many of them wait and how many were cancelled.
 """
 
 import asyncio
@@ -88,8 +88,9 @@ class Mirror:
             case "tools/call":
                 self.calls += 1
                 if message.params.name == "seen":
-                    return b'{"content":[],"structuredContent":{"calls":%d,"cancelled":%d}}' % (
+                    return b'{"content":[],"structuredContent":{"calls":%d,"waiting":%d,"cancelled":%d}}' % (
                         self.calls - 1,
+                        len(self.waiting),
                         self.cancelled,
                     )
                 given = bytes(message.params.arguments)
