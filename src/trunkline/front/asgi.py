@@ -27,7 +27,10 @@ from trunkline.front.answers import (
     unexpected,
 )
 from trunkline.front.bodies import ClientGone, read_body, require_json, require_json_type
-from trunkline.front.mcp.http import McpHttp, view_of
+from trunkline.front.mcp import http
+from trunkline.front.mcp.http import McpHttp
+from trunkline.front.mcp.reception import Reception, view_of
+from trunkline.front.mcp.sse import MESSAGES, STREAM, McpSse
 from trunkline.front.origins import KnownHosts, plain_address
 from trunkline.front.rest.access import PRINCIPAL
 from trunkline.front.rest.api import build_rest
@@ -76,15 +79,20 @@ class Front:
         self._settings = gateway.settings
         self._hosts = KnownHosts(gateway.settings.host, gateway.settings.allowed_hosts)
         self.rest = build_rest(gateway)
-        self.mcp = McpHttp(gateway)
+        self.reception = Reception(gateway)
+        self.mcp = McpHttp(self.reception)
+        sse = McpSse(self.reception)
+        self._mcp_mounts = ((http.PATH, self.mcp.serve), (STREAM, sse.stream), (MESSAGES, sse.take))
 
     def stop(self) -> None:
-        """The gateway is draining: give up what waits for a client or for news."""
-        self.mcp.stop()
+        """The gateway is draining: give up what waits for a client or for news. Calls are still answered."""
+        self.mcp.close()
+        self.reception.audience.close()
 
     def close(self) -> None:
         """End what would not end by itself: open streams."""
-        self.mcp.close()
+        self.stop()
+        self.reception.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -135,19 +143,20 @@ class Front:
         if principal is None:
             await reply.with_all_of(await self._liveness())
             return
-        spoken_to, view = view_of(path)
-        if spoken_to:
-            await self.mcp.serve(
-                scope,
-                receive,
-                reply,
-                principal=principal,
-                view=view,
-                body=body,
-                content_type=seen.content_type,
-                request_id=reply.request_id.decode(),
-            )
-            return
+        for root, serve in self._mcp_mounts:
+            spoken_to, view = view_of(path, root)
+            if spoken_to:
+                await serve(
+                    scope,
+                    receive,
+                    reply,
+                    principal=principal,
+                    view=view,
+                    body=body,
+                    content_type=seen.content_type,
+                    request_id=reply.request_id.decode(),
+                )
+                return
         if body:
             require_json_type(seen.content_type)
         if path == tool_call.PATH and scope["method"] == "POST":

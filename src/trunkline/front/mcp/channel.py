@@ -1,7 +1,8 @@
 """Messages on their way to one client: put in order by anybody, taken out by whoever writes the stream.
 
-Bounded: what a client does not take is dropped from the front, notifications only. With `replayable` each
-message has an id and is kept for a while, so that a client that lost its stream can go on where it was.
+Bounded: what a client does not take is dropped from the front, but never what is owed and was not taken;
+who puts that waits for `room`. With `replayable` each message has an id and is kept for a while, so that a
+client that lost its stream can go on where it was.
 """
 
 import asyncio
@@ -17,30 +18,52 @@ class Channel:
     def __init__(self, name: str = "", *, replayable: bool = False) -> None:
         self.name = name
         self._replayable = replayable
-        self._events: deque[tuple[int, bytes]] = deque()
+        self._events: deque[tuple[int, bytes, bool]] = deque()
         self._size = 0
         self._count = 0
         self._position = 0
         """The number of the last event that was taken."""
         self._news = asyncio.Event()
+        self._taken = asyncio.Event()
         self.closed = False
         self.reader: object | None = None
         """Who takes the messages; a new reader takes over from an old one."""
 
-    def put(self, message: bytes) -> None:
+    @property
+    def _over(self) -> bool:
+        return self._size > MOST_BYTES or len(self._events) > MOST_KEPT
+
+    def put(self, message: bytes, *, owed: bool = False) -> None:
         if self.closed:
             return
         self._count += 1
-        self._events.append((self._count, message))
+        self._events.append((self._count, message, owed))
         self._size += len(message)
-        while len(self._events) > 1 and (self._size > MOST_BYTES or len(self._events) > MOST_KEPT):
-            self._size -= len(self._events.popleft()[1])
+        while len(self._events) > 1 and self._over:
+            index = self._dispensable()
+            if index is None:
+                break
+            self._size -= len(self._events[index][1])
+            del self._events[index]
         self._news.set()
+
+    def _dispensable(self) -> int | None:
+        for index, (number, _, owed) in enumerate(self._events):
+            if not owed or number <= self._position:
+                return index
+        return None
+
+    async def room(self) -> None:
+        """Returns when less than half of what may wait is waiting, or when the channel is closed."""
+        while not self.closed and (self._size > MOST_BYTES / 2 or len(self._events) > MOST_KEPT / 2):
+            self._taken.clear()
+            await self._taken.wait()
 
     def close(self) -> None:
         """No more will come; what is there can still be taken."""
         self.closed = True
         self._news.set()
+        self._taken.set()
 
     def exhausted(self, after: int) -> bool:
         """Whether nothing will come any more after the message numbered `after`."""
@@ -71,13 +94,14 @@ class Channel:
 
     def _ready(self) -> bytes:
         parts: list[bytes] = []
-        for number, message in self._events:
+        for number, message, _ in self._events:
             if number > self._position:
                 self._position = number
                 parts.append(self.encode(number, message))
         if not self._replayable:
             self._events.clear()
             self._size = 0
+            self._taken.set()
         return b"".join(parts)
 
     def encode(self, number: int, message: bytes) -> bytes:

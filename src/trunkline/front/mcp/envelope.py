@@ -42,6 +42,10 @@ class RpcFailure(Exception):
         self.retry_after: int | None = None
 
 
+def status_of(failure: RpcFailure) -> int:
+    return failure.status or STATUS_OF.get(failure.code, 200)
+
+
 class _Posted(msgspec.Struct):
     jsonrpc: str | msgspec.UnsetType = msgspec.UNSET
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
@@ -119,6 +123,13 @@ def _not_a_message(body: bytes) -> RpcFailure:
     if body.lstrip()[:1] == b"[":
         return RpcFailure(jsonrpc.INVALID_REQUEST, "Batches are not part of the protocol: send one message")
     return RpcFailure(jsonrpc.INVALID_REQUEST, "Not a JSON-RPC message: a member has the wrong type")
+
+
+def require_json(content_type: bytes | None) -> None:
+    """Raises `RpcFailure` for a body that does not say it is JSON."""
+    if content_type is None or content_type.partition(b";")[0].strip().lower() != b"application/json":
+        message = "The body must be sent as Content-Type: application/json"
+        raise RpcFailure(jsonrpc.INVALID_REQUEST, message, status=415)
 
 
 def identity_in(body: bytes) -> RpcId | None:

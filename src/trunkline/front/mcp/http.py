@@ -4,46 +4,26 @@ Both eras share one address. A request that carries an envelope is of the newer 
 names a session is of the older one; what is neither gets the answer that tells its sender what to do.
 """
 
-from trunkline.core.gateway import Gateway
-from trunkline.front.answers import JSON_TYPE, Answer, Receive, Scope, Send
-from trunkline.front.mcp.audience import Audience
-from trunkline.front.mcp.desk import Desk, Visitor
-from trunkline.front.mcp.envelope import Posted, Routing, RpcFailure, identity_in, read
-from trunkline.front.mcp.legacy import LegacyFront
-from trunkline.front.mcp.modern import ModernFront, status_of
-from trunkline.front.mcp.reply import Reply, pump
-from trunkline.front.mcp.sessions import Session, Sessions
+from trunkline.front.answers import Answer, Receive, Scope, Send
+from trunkline.front.mcp.desk import Visitor
+from trunkline.front.mcp.envelope import Posted, Routing, RpcFailure, identity_in, read, require_json
+from trunkline.front.mcp.modern import ModernFront
+from trunkline.front.mcp.reception import Reception
+from trunkline.front.mcp.reply import Reply, pump, refuse, send_whole
+from trunkline.front.mcp.sessions import Session
 from trunkline.front.watch import Watch
 from trunkline.model import Principal
 from trunkline.wire import eras, jsonrpc
 
 PATH = "/mcp"
-_SERVERS = "/mcp/servers/"
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
 
 
-def view_of(path: str) -> tuple[bool, str | None]:
-    """Whether the path is an address of this front, and which server's if it is one server's."""
-    if path == PATH:
-        return True, None
-    if path.startswith(_SERVERS):
-        name = path[len(_SERVERS) :]
-        return bool(name) and "/" not in name, name
-    return False, None
-
-
 class McpHttp:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        desk = Desk(gateway)
-        self._audience = Audience(gateway)
-        self._modern = ModernFront(gateway, desk, self._audience)
-        self._legacy = LegacyFront(gateway, desk, self._audience)
-        self.sessions = Sessions(
-            most=gateway.settings.max_client_sessions,
-            idle_seconds=gateway.settings.client_session_idle,
-            on_closed=self._on_session_closed,
-        )
+    def __init__(self, reception: Reception) -> None:
+        self._gateway = reception.gateway
+        self._reception = reception
+        self._modern = ModernFront(reception.gateway, reception.desk, reception.audience)
 
     async def serve(
         self,
@@ -68,12 +48,11 @@ class McpHttp:
         elif method == "GET" and routing.session is not None:
             await self._get(visitor, routing, receive, send)
         elif method == "DELETE" and routing.session is not None:
-            session = self._session(visitor, routing.session)
-            self.sessions.close(session)
-            await _send(send, Answer(204, b""))
+            self._reception.sessions.close(self._reception.find(visitor, routing.session))
+            await send_whole(send, Answer(204, b""))
         else:
             failure = RpcFailure(jsonrpc.INVALID_REQUEST, "This address takes POST", status=405)
-            await _refuse(send, None, failure, extra=((b"allow", b"POST"),))
+            await refuse(send, None, failure, extra=((b"allow", b"POST"),))
 
     async def _post(
         self,
@@ -86,12 +65,7 @@ class McpHttp:
     ) -> None:
         identity: jsonrpc.RpcId | None = None
         try:
-            if not _is_json(content_type):
-                raise RpcFailure(
-                    jsonrpc.INVALID_REQUEST,
-                    "The body must be sent as Content-Type: application/json",
-                    status=415,
-                )
+            require_json(content_type)
             if not routing.accepts(_JSON) and not routing.accepts(_EVENTS):
                 raise RpcFailure(
                     jsonrpc.INVALID_REQUEST,
@@ -113,7 +87,7 @@ class McpHttp:
         except RpcFailure as failure:
             if identity is None:
                 identity = identity_in(body)
-            await _refuse(send, identity, failure)
+            await refuse(send, identity, failure)
 
     async def _post_legacy(
         self, visitor: Visitor, posted: Posted, routing: Routing, send: Send, streams: bool
@@ -129,45 +103,37 @@ class McpHttp:
                 f"Unsupported MCP-Protocol-Version in a session: {routing.version[:40]}",
                 status=400,
             )
-        session = self._session(visitor, routing.session)
+        session = self._reception.find(visitor, routing.session)
         reply = Reply(send, streams=streams and posted.id is not None, make_channel=session.new_stream)
         try:
-            await self._legacy.take(session, posted, reply, visitor.request_id)
+            await self._reception.legacy.take(session, posted, reply, visitor.request_id)
         except BaseException:
             reply.abandon()
             raise
 
     async def _open(self, visitor: Visitor, posted: Posted, identity: jsonrpc.RpcId, send: Send) -> None:
-        session, result = self._legacy.initialize(visitor.principal, visitor.view, posted)
-        self.sessions.open(session)
-        self._audience.add(session.ear)
+        session = Session(visitor.principal, visitor.view)
+        result = self._reception.legacy.initialize(session, posted)
+        self._reception.open(session)
         headers = ((b"mcp-session-id", session.id.encode()),)
-        await _send(send, Answer(200, jsonrpc.encode_result(identity, result), headers))
-
-    def _session(self, visitor: Visitor, session_id: str) -> Session:
-        session = self.sessions.find(session_id, visitor.principal, visitor.view)
-        if session is None:
-            raise RpcFailure(
-                jsonrpc.INVALID_REQUEST, "There is no such session (any more): initialize again", status=404
-            )
-        return session
+        await send_whole(send, Answer(200, jsonrpc.encode_result(identity, result), headers))
 
     async def _get(self, visitor: Visitor, routing: Routing, receive: Receive, send: Send) -> None:
         """The stream of what belongs to no request, or another one taken up where it broke off."""
         try:
-            session = self._session(visitor, routing.session or "")
+            session = self._reception.find(visitor, routing.session or "")
             if not routing.accepts(_EVENTS):
                 raise RpcFailure(
                     jsonrpc.INVALID_REQUEST, "This stream needs Accept: text/event-stream", status=406
                 )
         except RpcFailure as failure:
-            await _refuse(send, None, failure)
+            await refuse(send, None, failure)
             return
         channel, after, first = session.general, None, b": listening\n\n"
         if routing.last_event_id:
             found = session.stream_of(routing.last_event_id.decode("latin-1"))
             if found is None or found[0].exhausted(found[1]):
-                await _refuse(send, None, _nothing_more(), extra=((b"allow", b"POST"),))
+                await refuse(send, None, _nothing_more(), extra=((b"allow", b"POST"),))
                 return
             channel, after = found
             first = channel.place(after)
@@ -180,18 +146,8 @@ class McpHttp:
             if channel.reader is reader:
                 channel.take_over(None)
 
-    def _on_session_closed(self, session: Session) -> None:
-        self._gateway.in_background(self._audience.remove(session.ear))
-
-    def stop(self) -> None:
-        """No more questions and news: what waits for them ends. Calls under way are still answered."""
-        self._modern.close()
-        self._audience.close()
-
     def close(self) -> None:
-        """All streams end, so that the server below can."""
-        self.stop()
-        self.sessions.close_all()
+        self._modern.close()
 
 
 def _stray(routing: Routing, posted: Posted) -> RpcFailure:
@@ -217,28 +173,3 @@ def _stray(routing: Routing, posted: Posted) -> RpcFailure:
 def _nothing_more() -> RpcFailure:
     """With this status SDKs stop coming back; with an empty stream they would come back for ever."""
     return RpcFailure(jsonrpc.INVALID_REQUEST, "Nothing more will come on this stream", status=405)
-
-
-def _is_json(content_type: bytes | None) -> bool:
-    return content_type is not None and content_type.partition(b";")[0].strip().lower() == _JSON
-
-
-async def _refuse(
-    send: Send,
-    identity: jsonrpc.RpcId | None,
-    failure: RpcFailure,
-    extra: tuple[tuple[bytes, bytes], ...] = (),
-) -> None:
-    headers = list(extra)
-    if failure.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % failure.retry_after))
-    body = jsonrpc.encode_error(identity, failure.code, failure.message, failure.data)
-    await _send(send, Answer(status_of(failure), body, tuple(headers)))
-
-
-async def _send(send: Send, answer: Answer) -> None:
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
-    if answer.body:
-        headers.append(JSON_TYPE)
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})

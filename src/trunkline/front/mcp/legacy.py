@@ -14,9 +14,8 @@ from trunkline.front.mcp import notices
 from trunkline.front.mcp.audience import Audience
 from trunkline.front.mcp.desk import Desk, Visitor, require_call, resource_not_found
 from trunkline.front.mcp.envelope import Posted, RpcFailure, log_level, object_of
-from trunkline.front.mcp.reply import Reply
+from trunkline.front.mcp.reply import Answering
 from trunkline.front.mcp.sessions import Session
-from trunkline.model import Principal
 from trunkline.wire import eras, jsonrpc, translate
 
 _FORMS_SINCE = "2025-06-18"
@@ -28,7 +27,7 @@ class LegacyClient:
 
     modern = False
 
-    def __init__(self, session: Session, posted: Posted, reply: Reply) -> None:
+    def __init__(self, session: Session, posted: Posted, reply: Answering) -> None:
         self._session = session
         self._reply = reply
         self._token = posted.progress_token
@@ -65,14 +64,15 @@ class LegacyFront:
         self._desk = desk
         self._audience = audience
 
-    def initialize(self, principal: Principal, view: str | None, posted: Posted) -> tuple[Session, bytes]:
-        """A session, not yet kept, and the result its client is answered with."""
+    def initialize(self, session: Session, posted: Posted) -> bytes:
+        """The client introduces itself; the result it is answered with."""
+        if session.introduced:
+            raise RpcFailure(jsonrpc.INVALID_REQUEST, "This session is initialized already")
         wanted = posted.text("protocolVersion")
         version = wanted if wanted in eras.LEGACY_VERSIONS else eras.LATEST_LEGACY
         declared = object_of(posted.params.get("capabilities"), "capabilities")
-        session = Session(principal, view, version, declared)
-        session.info = bytes(posted.params.get("clientInfo", b""))
-        shown = notices.introduction(self._gateway, view)
+        session.introduce(version, declared, bytes(posted.params.get("clientInfo", b"")))
+        shown = notices.introduction(self._gateway, session.view)
         result = {
             "protocolVersion": version,
             "capabilities": {
@@ -81,9 +81,9 @@ class LegacyFront:
             "serverInfo": eras.CLIENT_INFO,
             **({"instructions": shown.instructions} if shown.instructions else {}),
         }
-        return session, msgspec.json.encode(result)
+        return msgspec.json.encode(result)
 
-    async def take(self, session: Session, posted: Posted, reply: Reply, request_id: str) -> None:
+    async def take(self, session: Session, posted: Posted, reply: Answering, request_id: str) -> None:
         """One message of a session's. A request is answered on `reply`. Raises `RpcFailure`."""
         if posted.method is None:
             session.on_response(posted)
@@ -95,7 +95,7 @@ class LegacyFront:
         await reply.finish(b"", 202)
 
     async def _answer(
-        self, session: Session, posted: Posted, identity: jsonrpc.RpcId, reply: Reply, request_id: str
+        self, session: Session, posted: Posted, identity: jsonrpc.RpcId, reply: Answering, request_id: str
     ) -> None:
         task = asyncio.current_task()
         if task is not None:
@@ -118,11 +118,15 @@ class LegacyFront:
                 del session.running[identity]
         await reply.finish(message)
 
-    async def _result(self, session: Session, posted: Posted, reply: Reply, request_id: str) -> bytes:
+    async def _result(self, session: Session, posted: Posted, reply: Answering, request_id: str) -> bytes:
         visitor = Visitor(session.principal, session.view, request_id)
         match posted.method:
+            case "initialize":
+                return self.initialize(session, posted)
             case "ping":
                 return b"{}"
+            case _ if not session.introduced:
+                raise RpcFailure(jsonrpc.INVALID_REQUEST, "A session begins with initialize")
             case "logging/setLevel":
                 session.log_level = log_level(posted.text("level"))
                 return b"{}"
@@ -135,8 +139,6 @@ class LegacyFront:
             case "resources/unsubscribe":
                 await self._audience.unsubscribe(session.ear, posted.text("uri"))
                 return b"{}"
-            case "initialize":
-                raise RpcFailure(jsonrpc.INVALID_REQUEST, "This session is initialized already")
         return await self._desk.answer(visitor, posted, LegacyClient(session, posted, reply))
 
     def _on_notification(self, session: Session, posted: Posted) -> None:

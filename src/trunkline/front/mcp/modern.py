@@ -17,7 +17,6 @@ from trunkline.front.mcp import notices
 from trunkline.front.mcp.audience import Audience, Ear
 from trunkline.front.mcp.desk import Desk, Visitor, may_call
 from trunkline.front.mcp.envelope import (
-    STATUS_OF,
     Posted,
     Routing,
     RpcFailure,
@@ -233,10 +232,6 @@ class ModernFront:
 
     def close(self) -> None:
         self._parking.close()
-
-
-def status_of(failure: RpcFailure) -> int:
-    return failure.status or STATUS_OF.get(failure.code, 200)
 
 
 def _lacking(required: bytes) -> RpcFailure:

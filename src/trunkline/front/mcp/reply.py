@@ -6,9 +6,12 @@ silence, so that nothing on the way gives the connection up. Whoever answers doe
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from trunkline.front.answers import JSON_TYPE, Send
+from trunkline.front.answers import JSON_TYPE, Answer, Send
 from trunkline.front.mcp.channel import KEEP_ALIVE_SECONDS, Channel
+from trunkline.front.mcp.envelope import RpcFailure, status_of
+from trunkline.wire import jsonrpc
 
 EVENTS_HEADERS = (
     (b"content-type", b"text/event-stream"),
@@ -16,7 +19,40 @@ EVENTS_HEADERS = (
 )
 
 
+class Answering(Protocol):
+    """Where the answer to one request goes, and what comes before it."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether the client takes anything before the answer."""
+        ...
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it is too late for a status other than 200."""
+        ...
+
+    @property
+    def mark(self) -> str:
+        """Tells this answer's stream from the others of its client."""
+        ...
+
+    def say(self, message: bytes) -> None:
+        """Something that comes before the answer; dropped where the client does not take it."""
+        ...
+
+    async def finish(self, message: bytes | None, status: int = 200) -> None:
+        """The answer itself; None where the request was withdrawn and none is owed."""
+        ...
+
+    def abandon(self) -> None:
+        """Nobody reads any more."""
+        ...
+
+
 class Reply:
+    """`Answering` over streamable HTTP."""
+
     def __init__(
         self,
         send: Send,
@@ -38,7 +74,6 @@ class Reply:
 
     @property
     def streams(self) -> bool:
-        """Whether the client takes anything before the answer."""
         return self._streams
 
     @property
@@ -49,7 +84,6 @@ class Reply:
 
     @property
     def mark(self) -> str:
-        """Tells this answer's stream from the others of its client."""
         return self._channel.name
 
     @property
@@ -57,7 +91,6 @@ class Reply:
         return self._pump is not None
 
     def say(self, message: bytes) -> None:
-        """Something that comes before the answer; dropped where the client does not take it."""
         if self._streams:
             self._begin()
             self._channel.put(message)
@@ -70,7 +103,6 @@ class Reply:
             )
 
     async def finish(self, message: bytes | None, status: int = 200) -> None:
-        """The answer itself; None where the request was withdrawn and none is owed."""
         self._stop_timer()
         if self._pump is None and message is not None:
             headers = [JSON_TYPE, (b"content-length", b"%d" % len(message)), *self._headers]
@@ -114,3 +146,25 @@ async def pump(
     while (events := await channel.next(reader)) is not None:
         await send({"type": "http.response.body", "body": events, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def refuse(
+    send: Send,
+    identity: jsonrpc.RpcId | None,
+    failure: RpcFailure,
+    extra: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    """The answer to a POST that is nothing but an error."""
+    headers = list(extra)
+    if failure.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % failure.retry_after))
+    body = jsonrpc.encode_error(identity, failure.code, failure.message, failure.data)
+    await send_whole(send, Answer(status_of(failure), body, tuple(headers)))
+
+
+async def send_whole(send: Send, answer: Answer) -> None:
+    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
+    if answer.body:
+        headers.append(JSON_TYPE)
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

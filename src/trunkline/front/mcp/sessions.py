@@ -26,26 +26,35 @@ SWEEP_SECONDS = 30.0
 
 
 class Session:
-    def __init__(
-        self, principal: Principal, view: str | None, version: str, declared: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, principal: Principal, view: str | None, general: Channel | None = None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.view = view
-        self.version = version
-        self.declared = declared
-        self.capabilities = translate.capabilities_for_modern(declared, version)
+        self.version = ""
+        self.declared: Mapping[str, Any] = {}
+        self.capabilities = b"{}"
         self.info = b""
         self.log_level: str | None = None
         self.last_used = time.monotonic()
         self.running: dict[RpcId, asyncio.Task[Any]] = {}
         self._withdrawn: set[asyncio.Task[Any]] = set()
-        self.general = Channel("g", replayable=True)
+        self.general = general or Channel("g", replayable=True)
         """What belongs to no request; read by the client's GET."""
         self.ear = Ear(view, set(LISTEN_NAMES), self._tell)
         self._asked: dict[RpcId, asyncio.Future[bytes]] = {}
         self._numbers = itertools.count(1)
         self._streams: OrderedDict[str, Channel] = OrderedDict()
+
+    @property
+    def introduced(self) -> bool:
+        return bool(self.version)
+
+    def introduce(self, version: str, declared: Mapping[str, Any], info: bytes) -> None:
+        """What its client says of itself, once."""
+        self.version = version
+        self.declared = declared
+        self.capabilities = translate.capabilities_for_modern(declared, version)
+        self.info = info
 
     def _tell(self, method: str, members: bytes) -> None:
         self.general.put(marked_plain(method, members))
