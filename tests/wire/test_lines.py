@@ -57,26 +57,28 @@ LONG = b'{"content":[{"id":99,"a":"%b"}],"id":98}' % (b"y" * 2000)
 
 
 @pytest.mark.parametrize(
-    ("data", "probable"),
+    ("data", "probable", "asked"),
     [
-        (b'{"jsonrpc":"2.0","id":5,"result":%b}' % LONG, 5),
-        (b' { "id" : 5 , "result":%b}' % LONG, 5),
-        (b'{"jsonrpc":"2.0","result":%b,"id":5}' % LONG, 5),
-        (b'{"result":%b,"id":5,"jsonrpc":"2.0" } ' % LONG, 5),
-        (b'{"jsonrpc":"2.0","result":%b}' % LONG, None),
-        (b'{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":%b}' % LONG, None),
-        (b'{"id":5,"params":%b,"method":"sampling/createMessage"}' % LONG, None),
-        (b'{"method":"notifications/message","params":{"id":5,"data":%b}}' % LONG, None),
-        (b'{"jsonrpc":"2.0","id":"5","result":%b}' % LONG, None),
-        (b'{"jsonrpc":"2.0","id":-5,"result":%b}' % LONG, None),
-        (b"noise " * 500 + b'{"id":5}', None),
+        (b'{"jsonrpc":"2.0","id":5,"result":%b}' % LONG, 5, None),
+        (b' { "id" : 5 , "result":%b}' % LONG, 5, None),
+        (b'{"jsonrpc":"2.0","result":%b,"id":5}' % LONG, 5, None),
+        (b'{"result":%b,"id":5,"jsonrpc":"2.0" } ' % LONG, 5, None),
+        (b'{"jsonrpc":"2.0","result":%b}' % LONG, None, None),
+        (b'{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":%b}' % LONG, None, 5),
+        (b'{"id":5,"params":%b,"method":"sampling/createMessage"}' % LONG, None, 5),
+        (b'{"method":"notifications/message","params":{"id":5,"data":%b}}' % LONG, None, None),
+        (b'{"jsonrpc":"2.0","id":"5","result":%b}' % LONG, None, None),
+        (b'{"jsonrpc":"2.0","id":-5,"result":%b}' % LONG, None, None),
+        (b'{"jsonrpc":"2.0","id":"a-7","method":"tools/call","params":%b}' % LONG, None, "a-7"),
+        (b'{"method":"tools/call","params":%b,"id":7}' % LONG, None, 7),
+        (b"noise " * 500 + b'{"id":5}', None, None),
     ],
 )
 def test_a_message_too_long_is_ascribed_only_to_the_call_it_answers(
-    data: bytes, probable: int | None
+    data: bytes, probable: int | None, asked: int | str | None
 ) -> None:
     """R-16: an id in the content, or in a request of the server's own, is not ours."""
-    assert LineSplitter(1000).feed(data + b"\n") == [Oversized(len(data), probable)]
+    assert LineSplitter(1000).feed(data + b"\n") == [Oversized(len(data), probable, asked)]
 
 
 def test_ten_mebibytes_in_small_chunks_cost_no_more_than_a_copy() -> None:

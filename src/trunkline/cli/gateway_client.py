@@ -36,6 +36,8 @@ class GatewayAddress:
     data_dir: Path
     found_by: str
     """Where the address came from, in words."""
+    passing: bool = False
+    """Whether it is there for one client of `trunkline stdio`, and goes with it."""
 
 
 def data_dir_of(flag: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
@@ -50,12 +52,13 @@ def find_gateway(
 ) -> GatewayAddress:
     """Raises `NoGateway` when nothing says where one is, `UsageFailure` when what says it is no address."""
     folder = data_dir_of(data_dir, environ)
+    passing = False
     if url:
         found_by = "--url"
     elif url := environ.get("MCP_AGGREGATOR_URL"):
         found_by = "MCP_AGGREGATOR_URL"
     else:
-        url, found_by = _left_by_serve(folder), str(folder / ADDRESS_FILE)
+        (url, passing), found_by = _word_in(folder), str(folder / ADDRESS_FILE)
     _require_address(url, found_by)
     key = key or environ.get("MCP_AGGREGATOR_KEY") or None
     if key is None and (found_by == str(folder / ADDRESS_FILE) or is_local(url)):
@@ -63,7 +66,7 @@ def find_gateway(
         key = _read_key(folder / KEY_FILE)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise UsageFailure("The key has characters that no key has; was it copied whole?")
-    return GatewayAddress(url.rstrip("/"), key, folder, found_by)
+    return GatewayAddress(url.rstrip("/"), key, folder, found_by, passing)
 
 
 def is_local(url: str) -> bool:
@@ -75,9 +78,11 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
-def _left_by_serve(folder: Path) -> str:
+def _word_in(folder: Path) -> tuple[str, bool]:
+    """What the running gateway left: its address, and whether it is a passing one."""
     try:
-        url = json.loads((folder / ADDRESS_FILE).read_text("utf-8"))["url"]
+        word = json.loads((folder / ADDRESS_FILE).read_text("utf-8"))
+        return str(word["url"]), word.get("passing") is True
     except FileNotFoundError:
         raise NoGateway(
             f"No gateway is running from {folder}: start one with `trunkline serve`, or name one with --url"
@@ -87,7 +92,6 @@ def _left_by_serve(folder: Path) -> str:
             f"Cannot read {folder / ADDRESS_FILE} ({type(error).__name__}): "
             "start the gateway again with `trunkline serve`, or name one with --url"
         ) from None
-    return str(url)
 
 
 def _read_key(file: Path) -> str | None:

@@ -15,6 +15,7 @@ from trunkline.cli.importing import import_servers
 from trunkline.cli.screen import show_failure
 from trunkline.cli.serve import serve
 from trunkline.cli.status import show_status
+from trunkline.cli.stdio.command import stdio
 from trunkline.cli.tools import call_tool
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done; 1 refused or failed; 2 not usable as typed; 3 no gateway answers.",
 )
 app.command("serve")(serve)
+app.command("stdio", short_help="Be an MCP server on stdin and stdout.")(stdio)
 app.command("demo", short_help="Try it with three sample servers.")(demo)
 app.command("status", short_help="Servers, tools and health at a glance.")(show_status)
 app.add_typer(servers.app, name="servers")
@@ -53,6 +55,7 @@ def root(
 
     \b
     trunkline serve                                    start the gateway
+    trunkline stdio                                    the same for a client that starts a command
     trunkline demo                                     see it work
     trunkline servers add files -- npx -y SERVER DIR   register a server
     trunkline call files.read_file path=notes.txt      call a tool

@@ -71,7 +71,7 @@ def _run(settings: Settings) -> int:
     with contextlib.ExitStack() as while_running:
 
         def on_listening(url: str) -> None:
-            while_running.enter_context(_word_left(settings, url))
+            while_running.enter_context(word_left(settings, url, passing=False))
             key = _key_in(settings.data_dir)
             _welcome(settings, url, key if key != key_before else None)
 
@@ -86,12 +86,16 @@ def _key_in(data_dir: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _word_left(settings: Settings, url: str) -> Iterator[None]:
-    """The address for the other commands, while this process serves; another gateway's word is not ours."""
+def word_left(settings: Settings, url: str, *, passing: bool) -> Iterator[None]:
+    """The address for the other commands, while this process serves; another gateway's word is not ours.
+
+    A passing one is there for a client and goes with it.
+    """
     from trunkline.security.private_files import replace_private
 
     file = settings.data_dir / ADDRESS_FILE
-    word = json.dumps({"url": url, "pid": os.getpid(), "stdio": settings.stdio_mode}).encode()
+    known = {"url": url, "pid": os.getpid(), "stdio": settings.stdio_mode, "passing": passing}
+    word = json.dumps(known).encode()
     replace_private(file, word)
     try:
         yield

@@ -41,8 +41,13 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def run(settings: Settings, open_gateway: OpenGateway, on_listening: OnListening | None = None) -> int:
     """Serve until told to stop; the exit code. Raises `StartRefused`."""
-    with asyncio.Runner(loop_factory=_config(Patience()).get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(serve(settings, open_gateway, on_listening))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Makes the event loop a gateway is meant to run in."""
+    return _config(Patience()).get_loop_factory()
 
 
 async def serve(

@@ -24,6 +24,8 @@ class Oversized:
     size: int
     probable_id: int | None
     """The id it answers, if it is an answer and its id can be told apart from its content."""
+    asked_id: int | str | None = None
+    """The id it asks under, if it is a request."""
 
 
 class LineSplitter:
@@ -62,7 +64,8 @@ class LineSplitter:
 
     def _finish(self, lines: list[bytes | Oversized]) -> None:
         if self._dropped:
-            lines.append(Oversized(self._dropped, answered_id(self._head, bytes(self._buffer))))
+            members = _outer_members(self._head, bytes(self._buffer))
+            lines.append(Oversized(self._dropped, _id_of_answer(members), _id_of_request(members)))
         else:
             line = bytes(self._buffer).strip(b" \t\r")
             if line:
@@ -77,12 +80,12 @@ def later_starts(line: bytes) -> list[int]:
     return [found.start() for found in itertools.islice(_START.finditer(line, 1), _MOST_STARTS)]
 
 
-def answered_id(head: bytes, tail: bytes) -> int | None:
+def _outer_members(head: bytes, tail: bytes) -> dict[bytes, bytes]:
     """Only members of the message itself count: those before its first and after its last nested value."""
     members, _ = _first_members(head)
     if at_end := _PLAIN_MEMBERS_AT_END.search(tail):
         members.update((member[1], member[2]) for member in _PLAIN_MEMBER.finditer(at_end[0]))
-    return _id_of_answer(members)
+    return members
 
 
 def answered_by(broken: bytes) -> int | None:
@@ -103,7 +106,16 @@ def _first_members(head: bytes) -> tuple[dict[bytes, bytes], int]:
 
 
 def _id_of_answer(members: dict[bytes, bytes]) -> int | None:
-    identity = members.get(b"id", b"")
-    if b"method" in members or not identity.isdigit() or len(identity) > _MORE_DIGITS_THAN_OURS:
+    return None if b"method" in members else _number_in(members)
+
+
+def _id_of_request(members: dict[bytes, bytes]) -> int | str | None:
+    if b"method" not in members:
         return None
-    return int(identity)
+    identity = members.get(b"id", b"")
+    return identity[1:-1].decode("utf-8", "replace") if identity.startswith(b'"') else _number_in(members)
+
+
+def _number_in(members: dict[bytes, bytes]) -> int | None:
+    identity = members.get(b"id", b"")
+    return int(identity) if identity.isdigit() and len(identity) <= _MORE_DIGITS_THAN_OURS else None
