@@ -274,7 +274,7 @@ def _stdio(entry: Mapping[str, Any], fill: Callable[[str], str]) -> dict[str, An
     if not isinstance(args, list) or not all(isinstance(arg, str | int | float) for arg in args):
         raise _Refused("its args are not a list of texts")
     words = [Path(command.strip()).stem, *args]
-    if ("trunkline", "stdio") in zip(words, words[1:], strict=False):
+    if ("trunkline", "stdio") in itertools.pairwise(words):
         raise _Refused("it is this gateway itself")
     config: dict[str, Any] = {"command": fill(command)}
     if args:
