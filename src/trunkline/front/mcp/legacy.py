@@ -5,6 +5,7 @@ that goes away takes nothing back: only `notifications/cancelled` ends a call.
 """
 
 import asyncio
+import secrets
 
 import msgspec
 
@@ -54,7 +55,7 @@ class LegacyClient:
             able = able and session.version >= (_URLS_SINCE if part == "url" else _FORMS_SINCE)
         if not able:
             raise Declined(jsonrpc.METHOD_NOT_FOUND, f"The client does not support {method}")
-        put = translate.question_for_legacy(method, params, session.id[:8] + self._reply.mark)
+        put = translate.question_for_legacy(method, params, secrets.token_urlsafe(12))
         return await session.ask(method, put, self._reply.say)
 
 

@@ -32,11 +32,6 @@ class Answering(Protocol):
         """Whether it is too late for a status other than 200."""
         ...
 
-    @property
-    def mark(self) -> str:
-        """Tells this answer's stream from the others of its client."""
-        ...
-
     def say(self, message: bytes) -> None:
         """Something that comes before the answer; dropped where the client does not take it."""
         ...
@@ -81,10 +76,6 @@ class Reply:
         if self._made is None:
             self._made = self._make_channel()
         return self._made
-
-    @property
-    def mark(self) -> str:
-        return self._channel.name
 
     @property
     def streaming(self) -> bool:

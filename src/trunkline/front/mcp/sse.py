@@ -7,7 +7,6 @@ HTTP would have to ask for. What a message means is `legacy.py`'s.
 
 import asyncio
 import contextlib
-import itertools
 import logging
 
 from trunkline.front.answers import Answer, Receive, Scope, Send
@@ -30,7 +29,6 @@ MOST_AT_ONCE = 200
 """Requests of one session that may be under way; a POST is answered before its request is."""
 
 _QUERY = b"session_id="
-_numbers = itertools.count(1)
 
 
 class StreamReply:
@@ -41,7 +39,6 @@ class StreamReply:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.mark = f"m{next(_numbers)}"
 
     def say(self, message: bytes) -> None:
         self._channel.put(message)
