@@ -12,6 +12,7 @@ from trunkline.core.gateway import Gateway
 from trunkline.core.journal import Journal
 from trunkline.core.keys import LOCAL, Keys
 from trunkline.core.limits import Limits
+from trunkline.core.reconciler import Reconciler
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
 from trunkline.core.subscriptions import Subscriptions
@@ -176,6 +177,13 @@ def _assemble(
         aggregator=aggregator,
         sessions=sessions,
         supervision=supervision,
+        reconciler=Reconciler(
+            registry=registry,
+            supervision=supervision,
+            sessions=sessions,
+            aggregator=aggregator,
+            drain_timeout=settings.drain_timeout,
+        ),
         health=health,
         router=router,
         events=events,

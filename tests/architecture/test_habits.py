@@ -19,6 +19,13 @@ STARTS_FASTER = {
         "trunkline.cli.samples.web.StreamableHttp",
         "trunkline.cli.samples.web.running",
     },
+    "cli/stdio/command.py": {
+        "trunkline.cli.stdio.home.Wanted",
+        "trunkline.cli.stdio.life.live",
+        "trunkline.front.mcp.http.PATH",
+        "trunkline.front.mcp.reception.address_of",
+        "trunkline.front.server.loop_factory",
+    },
     "cli/serve.py": {
         "trunkline.app.open_gateway",
         "trunkline.front.server.run",

@@ -1,7 +1,7 @@
 """The gateway's verbs, in the order things happen: this module is the contents page, in code.
 
-Every door (REST, MCP, command line) comes in here. It sequences the registry (what should be), the session
-manager (what is) and the aggregator (what they have), and holds no rule of its own beyond that order.
+Every door (REST, MCP, command line) comes in here. It sequences the registry (what should be), the reconciler
+(that it is) and the aggregator (what they have), and holds no rule of its own beyond that order.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from trunkline.core.events import Events
 from trunkline.core.journal import Journal
 from trunkline.core.keys import Keys
 from trunkline.core.limits import Limits
+from trunkline.core.reconciler import Reconciler
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
 from trunkline.core.shelf import Shelf, shelf_of_all, shelf_of_one
@@ -21,7 +22,6 @@ from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import (
-    Lost,
     ServerUnavailable,
     StorageUnavailable,
     TrunklineError,
@@ -80,6 +80,7 @@ class Gateway:
         aggregator: ToolAggregator,
         sessions: SessionManager,
         supervision: Supervision,
+        reconciler: Reconciler,
         health: HealthMonitor,
         router: RequestRouter,
         events: Events,
@@ -100,6 +101,7 @@ class Gateway:
         self._aggregator = aggregator
         self._sessions = sessions
         self._supervision = supervision
+        self._reconciler = reconciler
         self._health = health
         self._router = router
         self.events = events
@@ -107,10 +109,7 @@ class Gateway:
         self._limits = limits
         self._shelves: dict[str | None, tuple[object, Shelf]] = {}
         self._started = clock.monotonic()
-        self._locks: dict[str, asyncio.Lock] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._drains: dict[str, asyncio.Task[None]] = {}
-        """Server id → what takes it down when its calls have ended; it ends when somebody connects it."""
         self._calls = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -126,7 +125,7 @@ class Gateway:
             self._health.start()
             for server in self._registry.all():
                 if server.wanted:
-                    self._begin_to_connect(server)
+                    self._reconciler.begin(server)
         self.telemetry.set_servers(self._registry.counts())
         self.telemetry.tools.set(len(self._aggregator.catalog))
         self.in_background(self._prune_audit())
@@ -135,15 +134,11 @@ class Gateway:
         for task in list(self._background):
             task.cancel()
         await self._health.close()
+        await self._reconciler.close()
         await self._supervision.close()
         await self._aggregator.close()
         await self._sessions.close()
         await self._journal.close()
-
-    def _begin_to_connect(self, server: Server) -> None:
-        """Its upkeep does the work; the status says so at once."""
-        self._sessions.keep(server.id, server.name, server.era)
-        self._supervision.on_connecting(server.id)
 
     # Servers
 
@@ -152,7 +147,7 @@ class Gateway:
         self._changed()
         self.events.publish(Event("server.registered", server.id, server.name, server.status))
         if server.wanted:
-            self._begin_to_connect(server)
+            self._reconciler.begin(server)
         return self._registry.get(server.id)
 
     def list_servers(
@@ -173,37 +168,32 @@ class Gateway:
     async def change(self, server: str, patch: ServerPatch, by: Principal) -> Server:
         """A new way to the server is taken at once: calls in flight on the old one are cut off."""
         before = self._registry.get(server)
-        async with self._lock(before.id):
+        async with self._reconciler.lock(before.id):
             before = self._registry.get(before.id)
             after = await self._registry.change(before, patch, by)
             if after.health_check_url != before.health_check_url:
                 self._health.start_over(after.id)
             if after.sealed_config != before.sealed_config and after.wanted:
-                await self._take_down(after, "its configuration was changed")
-                self._begin_to_connect(after)
+                await self._reconciler.take_down(after, "its configuration was changed")
+                self._reconciler.begin(after)
             return self._registry.get(after.id)
 
     async def connect(self, server: str, by: Principal) -> tuple[Server, bool]:
         found = self._registry.get(server)
-        async with self._lock(found.id):
+        async with self._reconciler.lock(found.id):
             found = self._registry.get(found.id)
             if found.status.callable:
                 return found, True
             if limit := self._sessions.full(found.id):
                 raise ValidationError.at("path", "server", msg=limit)
             await self._registry.want(found, True, "server.connected", by)
-            if drain := self._drains.pop(found.id, None):
-                drain.cancel()
-            if found.status is S.DISCONNECTING:
-                await self._resume(found.id)
-            else:
-                self._begin_to_connect(found)
+            await self._reconciler.connect(found)
             found = self._registry.get(found.id)
             return found, found.status.callable
 
     async def disconnect(self, server: str, *, force: bool, by: Principal) -> Disconnection:
         found = self._registry.get(server)
-        async with self._lock(found.id):
+        async with self._reconciler.lock(found.id):
             found = self._registry.get(found.id)
             await self._registry.want(found, False, "server.disconnected", by)
             found = self._registry.get(found.id)
@@ -212,45 +202,10 @@ class Gateway:
             if found.status is S.DISCONNECTING and not force:
                 return Disconnection(found.id, found.status, pending)
             if pending and not force:
-                self._supervision.move(found.id, S.DISCONNECTING)
-                self._drains[found.id] = self.in_background(self._drain_server(found.id))
+                self._reconciler.drain(found)
                 return Disconnection(found.id, S.DISCONNECTING, pending)
-            await self._take_down(found, "the server was disconnected")
+            await self._reconciler.take_down(found, "the server was disconnected")
             return Disconnection(found.id, S.DISCONNECTED, 0)
-
-    async def _drain_server(self, server_id: str) -> None:
-        await self._wait_idle(server_id)
-        async with self._lock(server_id):
-            server = self._registry.find(server_id)
-            if server is not None and server.status is S.DISCONNECTING:
-                await self._take_down(server, "the server was disconnected")
-
-    async def _wait_idle(self, server_id: str) -> None:
-        """Until its calls have ended, within the time they get."""
-        connection = self._sessions.get(server_id)
-        if connection is not None and connection.in_flight:
-            try:
-                await asyncio.wait_for(connection.wait_idle(), self.settings.drain_timeout)
-            except TimeoutError:
-                log.warning("%s: %d calls are cut off", connection.name, connection.in_flight)
-
-    async def _resume(self, server_id: str) -> None:
-        """It was draining, and is as it should be again."""
-        server = self._registry.get(server_id)
-        if server.wanted and self._sessions.get(server_id) is not None:
-            self._supervision.move(server_id, S.CONNECTED)
-            return
-        await self._take_down(server, "the server was disconnected")
-        if server.wanted:
-            self._begin_to_connect(server)
-
-    async def _take_down(self, server: Server, reason: str) -> None:
-        """The status moves first: the calls that are cut off tell how the server is now."""
-        if self._registry.get(server.id).status is not S.DISCONNECTED:
-            self._supervision.move(server.id, S.DISCONNECTED)
-        self._sessions.fail(server.id, Lost(reason))
-        await self._sessions.drop(server.id)
-        await self._aggregator.stop(server.id)
 
     async def remove(self, server: str, by: Principal) -> None:
         """New calls are refused and those in flight may end; its rows go before its connection.
@@ -261,23 +216,18 @@ class Gateway:
         drains = found.status.callable
         if drains:
             self._supervision.move(found.id, S.DISCONNECTING)
-        await self._wait_idle(found.id)
-        async with self._lock(found.id):
+        await self._reconciler.wait_idle(found.id)
+        async with self._reconciler.lock(found.id):
             found = self._registry.get(found.id)
             try:
                 await self._registry.remove(found, by)
             except StorageUnavailable:
                 if drains and found.status is S.DISCONNECTING:
-                    await self._resume(found.id)
+                    await self._reconciler.resume(found.id)
                 raise
-            self._sessions.fail(found.id, Lost("the server was removed"))
-            await self._sessions.drop(found.id)
-            await self._aggregator.forget(found.id)
-        self._locks.pop(found.id, None)
-        self._drains.pop(found.id, None)
+            await self._reconciler.forget(found.id)
         self._shelves.pop(found.name, None)
         self._health.forget(found.id)
-        self._supervision.forget(found.id)
         self._redactor.forget(found.id)
         self.telemetry.forget_server(found.name)
         self._changed()
@@ -446,10 +396,6 @@ class Gateway:
             log.warning("%d calls are cut off by the end of the gateway", self._calls)
 
     # Inside
-
-    def _lock(self, server_id: str) -> asyncio.Lock:
-        """Of one server: what is wanted of it is done one after the other."""
-        return self._locks.setdefault(server_id, asyncio.Lock())
 
     def _changed(self) -> None:
         self.telemetry.set_servers(self._registry.counts())
