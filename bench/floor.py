@@ -1,7 +1,8 @@
 """The floor: the least a Python gateway on ASGI and aiohttp can do for one tool call.
 
 Takes the body of `POST /api/v1/tools/call`, drops the server's name from the tool's, sends one
-`tools/call` upstream over kept connections, and passes the result on. No keys, no audit, no catalogue, no
+`tools/call` upstream over kept connections, and passes the result on. At `/mcp` it does the same for MCP
+messages of either era and passes the answer on as it came. No keys, no audit, no catalogue, no sessions, no
 deadline, no errors: whatever a real gateway costs above this, it costs for what it does.
 Run it with `python -m bench.floor --upstream URL`; its first line of output is its address.
 """
@@ -31,6 +32,22 @@ class _Reply(msgspec.Struct):
     result: msgspec.Raw
 
 
+class _Params(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    arguments: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="_meta", default=msgspec.UNSET)
+
+
+class _Message(msgspec.Struct, kw_only=True):
+    jsonrpc: str
+    id: int | str | msgspec.UnsetType = msgspec.UNSET
+    method: str
+    params: _Params | msgspec.UnsetType = msgspec.UNSET
+
+
+_RELAYED = frozenset({b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-session-id"})
+
+
 class Floor:
     """The ASGI application."""
 
@@ -39,15 +56,20 @@ class Floor:
         self._session: aiohttp.ClientSession
         self._calls = msgspec.json.Decoder(_Call)
         self._replies = msgspec.json.Decoder(_Reply)
+        self._messages = msgspec.json.Decoder(_Message)
         self._last = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            result = await self._forward(await _body(receive))
+            body, status = await _body(receive), 200
+            if scope["path"] == "/mcp":
+                status, result = await self._relay(body, scope["headers"])
+            else:
+                result = await self._forward(body)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(result))]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": result})
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -72,6 +94,18 @@ class Floor:
         async with self._session.post(self._upstream, data=message, headers=headers) as response:
             reply: _Reply = self._replies.decode(await response.read())
         return bytes(reply.result)
+
+    async def _relay(self, body: bytes, given: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+        """Any message; only that of a call is changed, in its tool's name."""
+        headers = {"Content-Type": "application/json"}
+        headers |= {name.decode(): value.decode() for name, value in given if name in _RELAYED}
+        message: _Message = self._messages.decode(body)
+        if message.method == "tools/call" and message.params is not msgspec.UNSET:
+            message.params.name = message.params.name.partition("__")[2]
+            body = msgspec.json.encode(message)
+            headers["Mcp-Name"] = message.params.name
+        async with self._session.post(self._upstream, data=body, headers=headers) as response:
+            return response.status, await response.read()
 
 
 async def _body(receive: Receive) -> bytes:

@@ -2,7 +2,8 @@
 
 Raw HTTP/1.1 on an asyncio protocol, one process. Three modes: `mcp-modern` and `mcp-legacy` call a tool of
 an MCP endpoint, `rest` calls it by `POST /api/v1/tools/call`. An answer counts only when its status is 200
-and it carries the very text of its call. Reads JSON answers, not event streams. Prints one line of JSON.
+and it carries the id and the very text of its call; with `--list` the MCP modes ask for `tools/list`, and it
+counts when it names so many different tools. Reads JSON answers, not event streams. Prints one line of JSON.
 Run it with `python -m bench.load --url URL --mode MODE --tool NAME`.
 """
 
@@ -20,6 +21,7 @@ import uvloop
 
 from bench import protocol
 from bench.processes import BenchError, Usage, usage
+from bench.upstream import Stats
 
 Mode = Literal["mcp-legacy", "mcp-modern", "rest"]
 MODES: tuple[Mode, ...] = ("mcp-legacy", "mcp-modern", "rest")
@@ -39,6 +41,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     server_pid: int | None = None
     """Whose processor time and memory is measured, with all its children."""
     text_bytes: int = 32
+    listed: int = 0
+    """When set, lists are asked for instead of calls, and so many tools are expected."""
+    stats_url: str | None = None
+    """Where the upstream counts, to tell new connections within the window from those before it."""
 
 
 class Measurement(msgspec.Struct, kw_only=True):
@@ -59,6 +65,16 @@ class Measurement(msgspec.Struct, kw_only=True):
     """Every call made, the warm-up included: what the upstream's count is compared with."""
     wrong: int
     complaints: dict[str, int]
+    window_connections: int | None = None
+    """New connections to the upstream within the window; None where nobody counted."""
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """What came of a fixed number of calls."""
+
+    calls: int
+    wrong: int
+    complaints: dict[str, int]
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -73,6 +89,19 @@ class _Result(msgspec.Struct, frozen=True, rename="camel"):
 class _Response(msgspec.Struct, frozen=True):
     id: int | None = None
     result: _Result = _Result()
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    tools: tuple[_Tool, ...] = ()
+
+
+class _ListResponse(msgspec.Struct, frozen=True):
+    id: int | None = None
+    result: _Listed = _Listed()
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -136,6 +165,17 @@ class Connection(asyncio.Protocol):
             self._waiting.set_result(Reply(self._parser.get_status_code(), self._headers, self._body))
 
 
+class Stream(Connection):
+    """A connection whose answer counts as soon as its head is there, and then goes on."""
+
+    def on_headers_complete(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(Reply(self._parser.get_status_code(), self._headers, b""))
+
+    def on_body(self, body: bytes) -> None:
+        """Nobody reads it."""
+
+
 class Caller:
     """Writes one kind of call and judges its answers."""
 
@@ -146,9 +186,15 @@ class Caller:
         self._identity = number * 10_000_000
         self._name = msgspec.json.encode(plan.tool)
         self._padding = "x" * max(0, plan.text_bytes - 12)
-        self._head = self._request_head("tools/call", {})
+        self._method = "tools/list" if plan.listed else "tools/call"
+        self._kept: dict[str, str] = {}
+        self._head = self._request_head(self._method, {})
+        self._stream: Stream | None = None
         self._responses = msgspec.json.Decoder(_Response)
         self._results = msgspec.json.Decoder(_Result)
+        self._lists = msgspec.json.Decoder(_ListResponse)
+        self.took = 0.0
+        """Seconds from the last request to its answer, without our own judging of it."""
 
     async def open(self) -> None:
         """The handshake, where the mode has one."""
@@ -164,20 +210,35 @@ class Caller:
         kept = {"MCP-Protocol-Version": negotiated}
         if session := reply.headers.get(b"mcp-session-id"):
             kept["Mcp-Session-Id"] = session.decode("ascii")
-        self._head = self._request_head("tools/call", kept)
+        self._kept = kept
+        self._head = self._request_head(self._method, kept)
         await self._send(
             self._request_head("notifications/initialized", kept),
             b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
         )
 
+    async def listen(self) -> None:
+        """Open the stream of what belongs to no request, as a client with a session does."""
+        _, stream = await asyncio.get_running_loop().create_connection(
+            Stream, self._address.hostname or "", self._address.port or 80
+        )
+        self._stream = stream
+        head = self._request_head("", {**self._kept, "Accept": "text/event-stream"}, verb="GET")
+        reply = await stream.exchange(b"%b0\r\n\r\n" % head)
+        if reply.status != 200:
+            raise BenchError(f"the stream of a session was answered with {_shown(reply)}")
+
     async def call(self) -> str | None:
         """One call. None when the answer is right, else what is wrong with it."""
         self._identity += 1
         text = f"{self._identity:012d}{self._padding}"
+        body = self._body(b'{"text":"%b"}' % text.encode("ascii"))
+        began = time.perf_counter()
         try:
-            reply = await self._send(self._head, self._body(b'{"text":"%b"}' % text.encode("ascii")))
+            reply = await self._send(self._head, body)
         except OSError as error:
             return f"{type(error).__name__}: {error}"
+        self.took = time.perf_counter() - began
         if reply.status != 200:
             return f"an answer of {_shown(reply)}"
         try:
@@ -186,12 +247,15 @@ class Caller:
             return f"an answer that cannot be read: {_shown(reply)}"
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        for connection in (self._connection, self._stream):
+            if connection is not None:
+                connection.close()
 
     def _body(self, arguments: bytes) -> bytes:
         if self._plan.mode == "rest":
             return b'{"name":%b,"arguments":%b}' % (self._name, arguments)
+        if self._plan.listed:
+            return protocol.list_request(self._identity, modern=self._plan.mode == "mcp-modern")
         if self._plan.mode == "mcp-modern":
             return protocol.modern_call(self._identity, self._name, arguments)
         return protocol.legacy_call(self._identity, self._name, arguments)
@@ -199,6 +263,10 @@ class Caller:
     def _right(self, body: bytes, text: str) -> bool:
         if self._plan.mode == "rest":
             result = self._results.decode(body)
+        elif self._plan.listed:
+            listed = self._lists.decode(body)
+            names = {tool.name for tool in listed.result.tools}
+            return listed.id == self._identity and len(names) == self._plan.listed
         else:
             response = self._responses.decode(body)
             if response.id != self._identity:
@@ -206,7 +274,7 @@ class Caller:
             result = response.result
         return not result.is_error and len(result.content) == 1 and result.content[0].text == text
 
-    def _request_head(self, method: str, further: dict[str, str]) -> bytes:
+    def _request_head(self, method: str, further: dict[str, str], *, verb: str = "POST") -> bytes:
         headers = {
             "Host": self._address.netloc,
             "Content-Type": "application/json",
@@ -216,8 +284,8 @@ class Caller:
         if self._plan.token:
             headers["Authorization"] = f"Bearer {self._plan.token}"
         if self._plan.mode == "mcp-modern":
-            headers |= protocol.modern_headers(method, self._plan.tool)
-        lines = [f"POST {self._address.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+            headers |= protocol.modern_headers(method, None if self._plan.listed else self._plan.tool)
+        lines = [f"{verb} {self._address.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
         return "\r\n".join([*lines, "Content-Length: "]).encode("ascii")
 
     async def _send(self, head: bytes, body: bytes) -> Reply:
@@ -248,11 +316,10 @@ class _Tally:
 async def _call_on(caller: Caller, tally: _Tally) -> None:
     failures = 0
     while not tally.stopped and failures < _FAILURES_IN_A_ROW:
-        began = time.perf_counter()
         complaint = await caller.call()
         tally.all_calls += 1
         if complaint is None:
-            tally.latencies.append(time.perf_counter() - began)
+            tally.latencies.append(caller.took)
             failures = 0
         else:
             tally.complaints[complaint] += 1
@@ -276,16 +343,41 @@ async def measure(plan: Plan) -> Measurement:
             caller.close()
 
 
+async def repeat(plan: Plan, calls: int) -> Repeated:
+    """A fixed number of calls in all, whatever time they take."""
+    callers = [Caller(plan, number + 1) for number in range(plan.callers)]
+    complaints: Counter[str] = Counter()
+
+    async def work(caller: Caller, own: int) -> None:
+        await caller.open()
+        for _ in range(own):
+            complaint = await caller.call()
+            if complaint is not None:
+                complaints[complaint] += 1
+
+    shares = [len(range(number, calls, plan.callers)) for number in range(plan.callers)]
+    try:
+        await asyncio.gather(*(work(caller, own) for caller, own in zip(callers, shares, strict=True)))
+    except OSError as error:
+        raise BenchError(f"cannot connect to {plan.url}: {error}") from None
+    finally:
+        for caller in callers:
+            caller.close()
+    return Repeated(calls, complaints.total(), dict(complaints.most_common(5)))
+
+
 async def _window(plan: Plan, callers: list[Caller]) -> Measurement:
     tally = _Tally()
     began = time.perf_counter()
     tasks = [asyncio.create_task(_call_on(caller, tally)) for caller in callers]
     await asyncio.sleep(plan.warmup)
+    connected_before = await _upstream_connections(plan)
     first, own_before, before = len(tally.latencies), time.process_time(), _usage(plan)
     opened = time.perf_counter()
     await asyncio.sleep(plan.seconds)
     last, own_after, after = len(tally.latencies), time.process_time(), _usage(plan)
     length = time.perf_counter() - opened
+    connected_after = await _upstream_connections(plan)
     tally.stopped = True
     async with asyncio.timeout(_PATIENCE):
         await asyncio.gather(*tasks)
@@ -305,7 +397,22 @@ async def _window(plan: Plan, callers: list[Caller]) -> Measurement:
         all_calls=tally.all_calls,
         wrong=tally.complaints.total(),
         complaints=complaints,
+        window_connections=connected_after - connected_before if plan.stats_url else None,
     )
+
+
+async def _upstream_connections(plan: Plan) -> int:
+    if plan.stats_url is None:
+        return 0
+    address = urlsplit(plan.stats_url)
+    _, connection = await asyncio.get_running_loop().create_connection(
+        Connection, address.hostname or "", address.port or 80
+    )
+    try:
+        reply = await connection.exchange(b"GET %b HTTP/1.1\r\nHost: bench\r\n\r\n" % address.path.encode())
+    finally:
+        connection.close()
+    return msgspec.json.decode(reply.body, type=Stats).connections
 
 
 def _usage(plan: Plan) -> Usage:
@@ -327,6 +434,8 @@ def read_plan(arguments: list[str] | None = None) -> Plan:
     parser.add_argument("--token-file", type=Path, help="file that holds the bearer key")
     parser.add_argument("--server-pid", type=int, help="process whose cost is measured")
     parser.add_argument("--text-bytes", type=int, default=32, help="length of the text")
+    parser.add_argument("--list", type=int, default=0, metavar="TOOLS", help="list so many tools, not call")
+    parser.add_argument("--stats-url", help="where the upstream counts its connections")
     given = parser.parse_args(arguments)
     return Plan(
         url=given.url,
@@ -338,6 +447,8 @@ def read_plan(arguments: list[str] | None = None) -> Plan:
         token=given.token_file.read_text().strip() if given.token_file else None,
         server_pid=given.server_pid,
         text_bytes=given.text_bytes,
+        listed=given.list,
+        stats_url=given.stats_url,
     )
 
 

@@ -39,5 +39,12 @@ def legacy_call(identity: int, name: bytes, arguments: bytes) -> bytes:
     )  # fmt: skip
 
 
-def modern_headers(method: str, name: str) -> dict[str, str]:
-    return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, "Mcp-Name": name}
+def list_request(identity: int, *, modern: bool) -> bytes:
+    """A `tools/list`, in either era."""
+    params = b'{"_meta":%b}' % ENVELOPE if modern else b"{}"
+    return b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":%b}' % (identity, params)
+
+
+def modern_headers(method: str, name: str | None) -> dict[str, str]:
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    return headers if name is None else {**headers, "Mcp-Name": name}

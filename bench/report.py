@@ -55,6 +55,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     callers: int
     cpu_to_floor: list[float]
     rate_to_floor: list[float]
+    cpu_to_direct: list[float]
+    rate_to_direct: list[float]
     added_p50_ms: list[float]
     floor_added_p50_ms: list[float]
 
@@ -74,9 +76,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Verdict]
 
 
-def report(samples: Sequence[Sample]) -> Report:
+def report(samples: Sequence[Sample], *, cpu_goal: float = CPU_GOAL) -> Report:
     comparisons = compare(samples)
-    return Report(rows=summarise(samples), comparisons=comparisons, verdicts=judge(samples, comparisons))
+    verdicts = judge(samples, comparisons, cpu_goal)
+    return Report(rows=summarise(samples), comparisons=comparisons, verdicts=verdicts)
 
 
 def summarise(samples: Sequence[Sample]) -> list[Row]:
@@ -131,33 +134,43 @@ def compare(samples: Sequence[Sample]) -> list[Comparison]:
 
 def _comparison(callers: int, rounds: Iterable[tuple[Measurement, Measurement, Measurement]]) -> Comparison:
     made = Comparison(
-        callers=callers, cpu_to_floor=[], rate_to_floor=[], added_p50_ms=[], floor_added_p50_ms=[]
+        callers=callers,
+        cpu_to_floor=[],
+        rate_to_floor=[],
+        cpu_to_direct=[],
+        rate_to_direct=[],
+        added_p50_ms=[],
+        floor_added_p50_ms=[],
     )
     for direct, floor, gateway in rounds:
         made.cpu_to_floor.append(gateway.server_cpu_ms / floor.server_cpu_ms)
         made.rate_to_floor.append(gateway.per_second / floor.per_second)
+        made.cpu_to_direct.append(gateway.server_cpu_ms / direct.server_cpu_ms)
+        made.rate_to_direct.append(gateway.per_second / direct.per_second)
         made.added_p50_ms.append(gateway.p50_ms - direct.p50_ms)
         made.floor_added_p50_ms.append(floor.p50_ms - direct.p50_ms)
     return made
 
 
-def judge(samples: Sequence[Sample], comparisons: Sequence[Comparison]) -> list[Verdict]:
+def judge(
+    samples: Sequence[Sample], comparisons: Sequence[Comparison], cpu_goal: float = CPU_GOAL
+) -> list[Verdict]:
     verdicts = []
     if comparisons:
-        verdicts += [_judge_cpu(comparisons), _judge_latency(comparisons[0])]
+        verdicts += [_judge_cpu(comparisons, cpu_goal), _judge_latency(comparisons[0])]
     through = [sample for sample in samples if sample.target == GATEWAY]
     if through:
-        verdicts += [_judge_messages(through), _judge_connections(through)]
+        verdicts += [_judge_messages(through), _judge_connections(through), *_judge_steadiness(through)]
     verdicts.append(_judge_answers(samples))
     return verdicts
 
 
-def _judge_cpu(comparisons: Sequence[Comparison]) -> Verdict:
+def _judge_cpu(comparisons: Sequence[Comparison], goal: float) -> Verdict:
     middles = {comparison.callers: median(comparison.cpu_to_floor) for comparison in comparisons}
     worst = max(middles.values())
     each = ", ".join(f"{middle:.1f}x at {callers}" for callers, middle in middles.items())
     return Verdict(
-        goal=f"CPU <= {CPU_GOAL:g}x the floor", met=worst <= CPU_GOAL, found=f"{worst:.1f}x; callers: {each}"
+        goal=f"CPU <= {goal:g}x the floor", met=worst <= goal, found=f"{worst:.1f}x; callers: {each}"
     )
 
 
@@ -192,6 +205,28 @@ def _judge_connections(samples: Sequence[Sample]) -> Verdict:
         met=worst <= 1,
         found=f"{sum(sample.connections for sample in samples)} new ones in {calls} calls",
     )
+
+
+def _judge_steadiness(samples: Sequence[Sample]) -> list[Verdict]:
+    """Where the windows were counted: those that only fill the pool, late, are no more than callers."""
+    counted = [
+        (sample, sample.measurement.window_connections)
+        for sample in samples
+        if sample.measurement.window_connections is not None
+    ]
+    if not counted:
+        return []
+    new = sum(found for _, found in counted)
+    calls = sum(sample.measurement.calls for sample, _ in counted)
+    late = sum(found for sample, found in counted if sample.connections <= sample.callers)
+    note = f", {late} of them as a pool first reached its callers" if late else ""
+    return [
+        Verdict(
+            goal="no new upstream connection in the steady state",
+            met=new == late,
+            found=f"{new} in {calls} calls{note}",
+        )
+    ]
 
 
 def _judge_answers(samples: Sequence[Sample]) -> Verdict:
@@ -250,7 +285,9 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 def _sentence(comparison: Comparison) -> str:
     return (
         f"  {comparison.callers:>3} callers: CPU {_spread(comparison.cpu_to_floor, '.2f')}x the floor, "
-        f"req/s {_spread(comparison.rate_to_floor, '.2f')}x the floor, "
+        f"req/s {_spread(comparison.rate_to_floor, '.2f')}x the floor; "
+        f"CPU {_spread(comparison.cpu_to_direct, '.0f')}x direct, "
+        f"req/s {_spread(comparison.rate_to_direct, '.2f')}x direct, "
         f"p50 +{_spread(comparison.added_p50_ms, '.2f')} ms over direct"
     )
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,12 +10,6 @@ import pytest
 from bench.load import Mode, Plan, measure
 from bench.processes import BenchError, Running, running
 from bench.upstream import Connection, Stats, Upstream
-
-
-@pytest.fixture
-def upstream(tmp_path: Path) -> Iterator[Running]:
-    with running("upstream", ["bench.upstream"], folder=tmp_path, core=None) as started:
-        yield started
 
 
 def plan(url: str, *, mode: Mode = "mcp-modern", callers: int = 4, pid: int | None = None) -> Plan:

@@ -15,6 +15,7 @@ def sample(
     wrong: int = 0,
     messages: dict[str, int] | None = None,
     connections: int = 0,
+    in_window: int | None = None,
 ) -> Sample:
     measurement = Measurement(
         calls=calls - 100,
@@ -28,6 +29,7 @@ def sample(
         all_calls=calls,
         wrong=wrong,
         complaints={"a wrong answer: HTTP 200 {}": wrong} if wrong else {},
+        window_connections=in_window,
     )
     return Sample(
         round=number,
@@ -79,6 +81,28 @@ def test_one_message_too_many_or_too_few_is_noticed() -> None:
 def test_connections_beyond_a_filled_pool_are_noticed() -> None:
     assert verdict([sample(GATEWAY, callers=16, connections=16)], "upstream connections").met
     assert not verdict([sample(GATEWAY, callers=16, connections=40)], "upstream connections").met
+
+
+def test_a_connection_made_in_the_window_is_forgiven_only_while_the_pool_fills() -> None:
+    goal = "no new upstream connection"
+    assert not any(found.goal.startswith(goal) for found in report([sample(GATEWAY)]).verdicts)
+    assert verdict([sample(GATEWAY, callers=16, connections=16, in_window=0)], goal).met
+    late = verdict([sample(GATEWAY, callers=16, connections=16, in_window=2)], goal)
+    assert late.met
+    assert "2 of them" in late.found
+    assert not verdict([sample(GATEWAY, callers=16, connections=17, in_window=1)], goal).met
+
+
+def test_the_goal_of_a_benchmark_is_its_own() -> None:
+    samples = a_round(1, 0.1, 0.2)
+    found = report(samples, cpu_goal=1.5).verdicts[0]
+    assert (found.goal, found.met) == ("CPU <= 1.5x the floor", False)
+
+
+def test_the_ratios_to_direct_are_of_the_same_round() -> None:
+    compared = report(a_round(1, 0.1, 0.2) + a_round(2, 0.1, 0.4)).comparisons[0]
+    assert compared.cpu_to_direct == [2.0, 4.0]
+    assert compared.rate_to_direct == [0.5, 0.25]
 
 
 def test_a_wrong_answer_anywhere_is_a_missed_goal() -> None:
