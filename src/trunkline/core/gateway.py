@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trunkline.core.events import Events
@@ -65,6 +66,18 @@ PRUNE_SECONDS = 6 * 3600.0
 _ISSUES = {S.ERROR: "in error state", S.DEGRADED: "degraded", S.CONNECTING: "not connected yet"}
 
 
+@dataclass(slots=True)
+class _Kept:
+    """A shelf, and what it was made of: calls find it again without looking at each server."""
+
+    shelf: Shelf
+    catalog: int
+    """The version of the catalogue."""
+    ids: tuple[str, ...]
+    registered: int
+    """The registry's version it was last seen to be right for."""
+
+
 class Gateway:
     def __init__(
         self,
@@ -107,7 +120,7 @@ class Gateway:
         self.events = events
         self._subscriptions = subscriptions
         self._limits = limits
-        self._shelves: dict[str | None, tuple[object, Shelf]] = {}
+        self._shelves: dict[str | None, _Kept] = {}
         self._started = clock.monotonic()
         self._background: set[asyncio.Task[None]] = set()
         self._calls = 0
@@ -305,18 +318,21 @@ class Gateway:
 
     def shelf(self, server: str | None = None) -> Shelf:
         """What is shown of everything, or of one server. Raises `ServerNotFound`."""
-        catalog = self._aggregator.catalog
+        catalog, registered = self._aggregator.catalog, self._registry.version
+        kept = self._shelves.get(server)
+        if kept is not None and kept.catalog == catalog.version and kept.registered == registered:
+            return kept.shelf
         if server is None:
             shown = tuple(each for each in self._registry.all() if each.wanted)
         else:
             shown = (self._registry.get(server),)
-        key = (server, catalog.version, tuple(each.id for each in shown))
-        kept = self._shelves.get(server)
-        if kept is not None and kept[0] == key:
-            return kept[1]
+        ids = tuple(each.id for each in shown)
+        if kept is not None and kept.catalog == catalog.version and kept.ids == ids:
+            kept.registered = registered
+            return kept.shelf
         dotted = self.settings.tool_names == "dotted"
         shelf = shelf_of_one(catalog, shown[0]) if server else shelf_of_all(catalog, shown, dotted=dotted)
-        self._shelves[server] = (key, shelf)
+        self._shelves[server] = _Kept(shelf, catalog.version, ids, registered)
         return shelf
 
     async def relay(self, server_id: str, errand: Errand) -> Outcome:

@@ -91,6 +91,8 @@ class ServerRegistry:
         self._arriving = 0
         """Servers the database is just storing. They count: several at once must not exceed the limit."""
         self._servers: dict[str, Server] = {}
+        self.version = 0
+        """Another one whenever a server is another than before."""
         self._by_name: dict[str, str] = {}
         self._checks: dict[str, datetime] = {}
         """Health checks that are not stored yet: the last one of each server."""
@@ -297,6 +299,7 @@ class ServerRegistry:
         record = audit_record("server.removed", by, self._clock.now(), server=server)
         await self._store.remove_server(server.id, record)
         self._servers.pop(server.id, None)
+        self.version += 1
         self._by_name.pop(server.name, None)
 
     # Moving, stored behind the scenes
@@ -377,6 +380,7 @@ class ServerRegistry:
         return prefix_of(name, {server.prefix for server in self._servers.values()})
 
     def _put(self, server: Server) -> None:
+        self.version += 1
         self._servers[server.id] = server
         self._by_name[server.name] = server.id
 
