@@ -101,6 +101,26 @@ async def test_a_write_that_fails_fails_alone(
     assert len(commits) == 1
 
 
+async def test_a_write_alone_leaves_nothing_when_it_or_its_commit_fails(
+    engine: AsyncEngine, writer: GroupCommit, commits: list[Connection]
+) -> None:
+    def half_done(connection: Connection) -> None:
+        Mark("half")(connection)
+        raise LookupError("changed its mind")
+
+    def refused_at_commit(connection: Connection) -> None:
+        Mark("refused")(connection)
+        orphan_found_at_commit(connection)
+
+    with pytest.raises(LookupError):
+        await writer.submit(half_done)
+    assert commits == []
+    with pytest.raises(StorageUnavailable):
+        await writer.submit(refused_at_commit)
+    assert await writer.submit(Mark("later")) == "later"
+    assert await names(engine) == {"later"}
+
+
 async def test_a_commit_that_fails_fails_all_of_its_batch_and_nothing_later(
     engine: AsyncEngine, writer: GroupCommit
 ) -> None:

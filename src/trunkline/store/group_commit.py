@@ -2,7 +2,8 @@
 
 A commit to disk costs milliseconds whatever is in it, so the writer takes everything that has queued
 up meanwhile, runs each in a savepoint of its own, commits once, and only then answers. A write that
-fails, fails alone; a commit that fails, fails all of its batch. Callers may go away at any time.
+fails, fails alone; a commit that fails, fails all of its batch. A write that has the commit to itself needs
+no savepoint: so are the records of calls, many in one write. Callers may go away at any time.
 Knows nothing of SQLite but that it wants this.
 """
 
@@ -84,8 +85,12 @@ class GroupCommit:
 
     async def _commit(self, batch: Sequence[_Waiting]) -> None:
         try:
-            async with self._engine.begin() as connection:
-                outcomes = await connection.run_sync(_run_each, [waiting.work for waiting in batch])
+            if len(batch) == 1:
+                async with self._engine.connect() as connection:
+                    outcomes = [await connection.run_sync(_run_alone, batch[0].work)]
+            else:
+                async with self._engine.begin() as connection:
+                    outcomes = await connection.run_sync(_run_each, [waiting.work for waiting in batch])
         except BaseException as error:
             for waiting in batch:
                 _answer(waiting, _Failed(unavailable(error)))
@@ -94,6 +99,17 @@ class GroupCommit:
         else:
             for waiting, outcome in zip(batch, outcomes, strict=True):
                 _answer(waiting, outcome)
+
+
+def _run_alone(connection: Connection, work: Work) -> _Done | _Failed:
+    """Without a savepoint, which has nobody to protect here. Raises when the commit fails."""
+    with connection.begin() as transaction:
+        try:
+            value = work(connection)
+        except Exception as error:
+            transaction.rollback()
+            return _Failed(error)
+    return _Done(value)
 
 
 def _run_each(connection: Connection, works: Sequence[Work]) -> list[_Done | _Failed]:
