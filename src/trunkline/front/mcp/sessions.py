@@ -119,12 +119,17 @@ class Session:
         answer.set_result(posted.result)
 
     def close(self) -> None:
+        self.ear.tell = _unheard  # or the two would keep each other until a full garbage collection
         self.general.close()
         for channel in self._streams.values():
             channel.close()
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(Declined(jsonrpc.INTERNAL_ERROR, "The client's session has ended"))
+
+
+def _unheard(method: str, members: bytes) -> None:
+    """A closed session hears nothing more."""
 
 
 class Sessions:
