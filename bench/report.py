@@ -208,7 +208,7 @@ def _judge_connections(samples: Sequence[Sample]) -> Verdict:
 
 
 def _judge_steadiness(samples: Sequence[Sample]) -> list[Verdict]:
-    """Where the windows were counted: those that only fill the pool, late, are no more than callers."""
+    """Where the windows were counted: a pool fills up to its callers, and a health check's."""
     counted = [
         (sample, sample.measurement.window_connections)
         for sample in samples
@@ -218,7 +218,7 @@ def _judge_steadiness(samples: Sequence[Sample]) -> list[Verdict]:
         return []
     new = sum(found for _, found in counted)
     calls = sum(sample.measurement.calls for sample, _ in counted)
-    late = sum(found for sample, found in counted if sample.connections <= sample.callers)
+    late = sum(found for sample, found in counted if sample.connections <= sample.callers + _others(sample))
     note = f", {late} of them as a pool first reached its callers" if late else ""
     return [
         Verdict(

@@ -91,6 +91,8 @@ def test_a_connection_made_in_the_window_is_forgiven_only_while_the_pool_fills()
     assert late.met
     assert "2 of them" in late.found
     assert not verdict([sample(GATEWAY, callers=16, connections=17, in_window=1)], goal).met
+    beside = {"tools/call": 1000, "ping": 1}
+    assert verdict([sample(GATEWAY, connections=2, in_window=1, messages=beside)], goal).met
 
 
 def test_the_goal_of_a_benchmark_is_its_own() -> None:
