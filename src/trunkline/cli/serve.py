@@ -6,6 +6,7 @@ data folder (`gateway.json`) goes when it ends.
 
 import contextlib
 import functools
+import gc
 import json
 import logging
 import os
@@ -71,6 +72,7 @@ def _run(settings: Settings) -> int:
     with contextlib.ExitStack() as while_running:
 
         def on_listening(url: str) -> None:
+            gc.freeze()  # what is loaded stays: full collections need not walk it again and again
             while_running.enter_context(word_left(settings, url, passing=False))
             key = _key_in(settings.data_dir)
             _welcome(settings, url, key if key != key_before else None)
