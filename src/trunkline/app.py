@@ -15,6 +15,7 @@ from trunkline.core.limits import Limits
 from trunkline.core.reconciler import Reconciler
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
+from trunkline.core.shelves import Shelves
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tool_aggregator import ToolAggregator
@@ -189,5 +190,6 @@ def _assemble(
         events=events,
         end_children=transports.end_children,
         subscriptions=subscriptions,
+        shelves=Shelves(registry=registry, aggregator=aggregator, dotted=settings.tool_names == "dotted"),
         limits=Limits(clock=clock, most_calls=settings.max_calls_per_key, per_minute=settings.rate_limit),
     )

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trunkline.core.events import Events
@@ -18,7 +17,8 @@ from trunkline.core.limits import Limits
 from trunkline.core.reconciler import Reconciler
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
-from trunkline.core.shelf import Shelf, shelf_of_all, shelf_of_one
+from trunkline.core.shelf import Shelf
+from trunkline.core.shelves import Shelves
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tool_aggregator import ToolAggregator
@@ -66,18 +66,6 @@ PRUNE_SECONDS = 6 * 3600.0
 _ISSUES = {S.ERROR: "in error state", S.DEGRADED: "degraded", S.CONNECTING: "not connected yet"}
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A shelf, and what it was made of: calls find it again without looking at each server."""
-
-    shelf: Shelf
-    catalog: int
-    """The version of the catalogue."""
-    ids: tuple[str, ...]
-    registered: int
-    """The registry's version it was last seen to be right for."""
-
-
 class Gateway:
     def __init__(
         self,
@@ -99,6 +87,7 @@ class Gateway:
         events: Events,
         end_children: Callable[[], None],
         subscriptions: Subscriptions,
+        shelves: Shelves,
         limits: Limits,
     ) -> None:
         self.settings = settings
@@ -120,7 +109,7 @@ class Gateway:
         self.events = events
         self._subscriptions = subscriptions
         self._limits = limits
-        self._shelves: dict[str | None, _Kept] = {}
+        self._shelves = shelves
         self._started = clock.monotonic()
         self._background: set[asyncio.Task[None]] = set()
         self._calls = 0
@@ -239,7 +228,7 @@ class Gateway:
                     await self._reconciler.resume(found.id)
                 raise
             await self._reconciler.forget(found.id)
-        self._shelves.pop(found.name, None)
+        self._shelves.forget(found.name)
         self._health.forget(found.id)
         self._redactor.forget(found.id)
         self.telemetry.forget_server(found.name)
@@ -318,22 +307,7 @@ class Gateway:
 
     def shelf(self, server: str | None = None) -> Shelf:
         """What is shown of everything, or of one server. Raises `ServerNotFound`."""
-        catalog, registered = self._aggregator.catalog, self._registry.version
-        kept = self._shelves.get(server)
-        if kept is not None and kept.catalog == catalog.version and kept.registered == registered:
-            return kept.shelf
-        if server is None:
-            shown = tuple(each for each in self._registry.all() if each.wanted)
-        else:
-            shown = (self._registry.get(server),)
-        ids = tuple(each.id for each in shown)
-        if kept is not None and kept.catalog == catalog.version and kept.ids == ids:
-            kept.registered = registered
-            return kept.shelf
-        dotted = self.settings.tool_names == "dotted"
-        shelf = shelf_of_one(catalog, shown[0]) if server else shelf_of_all(catalog, shown, dotted=dotted)
-        self._shelves[server] = _Kept(shelf, catalog.version, ids, registered)
-        return shelf
+        return self._shelves.of(server)
 
     async def relay(self, server_id: str, errand: Errand) -> Outcome:
         """Any request but a tool call. Raises `TrunklineError` only."""
