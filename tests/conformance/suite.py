@@ -8,6 +8,7 @@ writes; what it prints, and its exit code, is for people. `prepare` installs it.
 import asyncio
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,6 +68,19 @@ async def judge(url: str, revision: str, scenario: str | None = None) -> dict[st
         else Outcome(name, name in scored, 0, (f"did not finish: {printed[-500:]}",))
         for name in expected
     }
+
+
+async def judge_client(module: str, revision: str, scenario: str) -> Outcome:
+    """Run one scenario against the client that this Python runs as `module`, given the suite's address."""
+    _installed()
+    which = ["--scenario", scenario, "--spec-version", revision]
+    command = f"{sys.executable} -m {module}"
+    with tempfile.TemporaryDirectory() as folder:
+        printed = await _run("client", "--command", command, *which, "--output-dir", folder)
+        checks = [check for _, found in _read(Path(folder)) for check in found]
+    if not checks:
+        return Outcome(scenario, True, 0, (f"did not finish: {printed[-500:]}",))
+    return _outcome(scenario, True, checks)
 
 
 def _installed() -> None:

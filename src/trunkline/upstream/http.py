@@ -28,6 +28,9 @@ from trunkline.wire.jsonrpc import ErrorResponse, Malformed, Message, Notificati
 from trunkline.wire.sse import EventTooLarge, SseParser
 
 DELETE_SECONDS = 2.0
+MOST_RESUMPTIONS = 10
+LONGEST_RESUMPTION = 30.0
+"""Pause before a stream is taken up again, however long its server asks for."""
 CANCEL_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 """After a session was forgotten: how long requests that went before may still wait for their answers."""
@@ -225,13 +228,42 @@ class HttpWire:
 
     async def _answer_among(self, session: OutboundSession, response: ClientResponse, key: int) -> bytes:
         parser = SseParser(self._limit)
+        answer = await self._read_until_answer(session, response, parser, key)
+        for _ in range(MOST_RESUMPTIONS):
+            if answer is not None:
+                return answer
+            if not self._legacy or parser.last_id is None:
+                break
+            pause = (parser.retry_ms if parser.retry_ms is not None else 1000) / 1000
+            await asyncio.sleep(min(LONGEST_RESUMPTION, pause))
+            answer = await self._resume(session, parser, key)
+        if answer is None:
+            raise Lost("the server ended the stream of its answer before the answer")
+        return answer
+
+    async def _resume(self, session: OutboundSession, parser: SseParser, key: int) -> bytes | None:
+        """A server of the session era may end a stream and go on with it on another one."""
+        headers = {**self._headers, "Accept": EVENTS, "Last-Event-ID": parser.last_id or ""}
+        response = await session.get(session.url, headers)
+        try:
+            self._check_stream(response)
+            return await self._read_until_answer(session, response, parser, key)
+        except NotOffered:
+            raise Lost("the server ended the stream of its answer and does not go on with it") from None
+        finally:
+            response.close()
+
+    async def _read_until_answer(
+        self, session: OutboundSession, response: ClientResponse, parser: SseParser, key: int
+    ) -> bytes | None:
+        """None when the stream has ended without it."""
         while chunk := await session.read(response):
             for message in self._messages(parser, chunk):
                 answer = self._take(message, key)
                 if answer is not None:
                     let_end(response)
                     return answer
-        raise Lost("the server ended the stream of its answer before the answer")
+        return None
 
     def _messages(self, parser: SseParser, chunk: bytes) -> Iterator[Message]:
         """What a piece of an event stream completes."""

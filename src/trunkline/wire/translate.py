@@ -38,6 +38,11 @@ class _Question(msgspec.Struct):
 _typed = msgspec.json.Decoder(_Typed)
 
 
+def is_marked(result: bytes) -> bool:
+    """Whether it may say what kind of result it is, as each of the newer era must."""
+    return _MARK in result
+
+
 def result_type(result: bytes) -> str:
     """What kind of result it is. One without the mark is of an older server, and complete."""
     if _MARK not in result:

@@ -173,12 +173,12 @@ def _others(params: Mapping[str, msgspec.Raw]) -> bytes:
 
 
 def translated(method: str, outcome: Outcome, client: Counterpart) -> bytes:
-    """Nothing is touched where both speak one era."""
+    """Nothing is touched where both speak one era, and the server speaks it as it should."""
     if outcome.result[:1] != b"{" and outcome.result.lstrip()[:1] != b"{":
         raise RpcFailure(
             jsonrpc.INTERNAL_ERROR, f"{outcome.server_name} answered with something that is no object"
         )
-    if outcome.modern is client.modern:
+    if outcome.modern is client.modern and (not client.modern or translate.is_marked(outcome.result)):
         return outcome.result
     return (
         translate.to_modern(method, outcome.result) if client.modern else translate.to_legacy(outcome.result)
