@@ -216,10 +216,9 @@ class RequestRouter:
                     retry_after=RETRY_AFTER,
                 )
             return connection
-        if server.connected_at is not None and server.status in (
-            ServerStatus.ERROR,
-            ServerStatus.CONNECTING,
-        ):
+        coming = server.status is ServerStatus.CONNECTING  # its tools may be listed a moment before it serves
+        returning = server.status is ServerStatus.ERROR and server.connected_at is not None
+        if coming or returning:
             connection = await self._sessions.wait_for(server.id, RETURN_SECONDS)
             if connection is not None:
                 return connection
