@@ -111,6 +111,7 @@ def _welcome(settings: Settings, url: str, new_key: str | None) -> None:
     screen = Screen(as_json=False)
     where = "" if settings.data_dir == data_dir_of(None) else f" --data-dir {settings.data_dir}"
     screen.say(f"Trunkline listens on {url}", style="bold")
+    screen.say(f"MCP clients: {url}/mcp, or the command trunkline stdio{where}")
     screen.say(f"Data: {settings.data_dir}")
     if new_key:
         screen.say(f"Admin key: {new_key}")

@@ -104,7 +104,7 @@ def read(body: bytes) -> Posted:
     except RecursionError:
         raise RpcFailure(jsonrpc.INVALID_REQUEST, "The message is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise RpcFailure(jsonrpc.PARSE_ERROR, "The body is not JSON") from None
+        raise RpcFailure(jsonrpc.PARSE_ERROR, "What was sent is not JSON") from None
     if posted.method is msgspec.UNSET:
         return _response(posted)
     if posted.id is None:
