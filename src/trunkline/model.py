@@ -298,6 +298,8 @@ class Call:
     request_id: str = ""
     members: bytes = b""
     """Further members of the request's params, as they came."""
+    answers: bytes = b""
+    """Those of them that answer a question; only a server of the newer era knows them."""
     counterpart: Counterpart | None = None
 
 
@@ -313,6 +315,8 @@ class Errand:
     mirrored: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """As `Tool.header_parameters`; read from `arguments`."""
     arguments: bytes = b"{}"
+    answers: bytes = b""
+    """As `Call.answers`."""
     counterpart: Counterpart | None = None
 
 

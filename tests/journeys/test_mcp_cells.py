@@ -15,10 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import FileUrl
 
-from tests.journeys.cells import feature
+from tests.journeys.cells import NEW, OLD, feature
 from tests.journeys.conftest import Door, eventually
 from tests.journeys.mcp_client import LEGACY, MODERN, McpClient, mcp_client
-from tests.servers.peers import THIS_PYTHON
+from tests.servers.peers import THIS_PYTHON, scripted
 from tests.servers.running import Upstreams
 
 EVERYTHING = Path(__file__).parents[1] / "conformance" / "everything_server.py"
@@ -329,3 +329,29 @@ async def test_an_old_session_is_bound_to_its_address_and_its_key(door: Door, up
         client.url = door.url + "/mcp"
         assert (await client.post(message)).status == 200
     assert client.headers["MCP-Protocol-Version"] == LEGACY
+
+
+@feature(
+    "Elicitation by URL, asked by an error",
+    "-32042 of an older server becomes a question; calling again makes the call anew",
+    but={(NEW, "modern"): "not part of the era", (OLD, "modern"): "not part of the era"},
+)
+async def test_an_error_that_asks_for_a_visit(door: Door, mode: str, era: str) -> None:
+    tool = {"name": "sign_in", "inputSchema": {"type": "object"}}
+    await door.connected("door", "STDIO", scripted(tools=[tool]))
+    able: dict[str, Any] = {"elicitation": {"url": {}}}
+    async with mcp_client(door.url + "/mcp", door.key, modern=mode == NEW, capabilities=able) as client:
+        answer = await client.call("door.sign_in")
+        if mode == OLD:
+            assert answer.code == -32042
+            assert answer.message["error"]["data"]["elicitations"][0]["elicitationId"] == "e1"
+            return
+        asked = answer.result
+        assert asked["resultType"] == "input_required"
+        [(key, question)] = asked["inputRequests"].items()
+        assert question["params"] == {"mode": "url", "url": "https://sign.in/1", "message": "Sign in"}
+        again = {"name": "door.sign_in", "arguments": {}, "inputResponses": {key: {"action": "accept"}}}
+        assert (await client.ask("tools/call", again)).result["content"][0]["text"] == "signed in"
+    async with mcp_client(door.url + "/mcp", door.key, modern=mode == NEW) as unable:
+        refused = await unable.call("door.sign_in")
+        assert (refused.status, refused.code) == (400, -32021)

@@ -49,6 +49,7 @@ class Server:
     def __init__(self, send_notice: Send) -> None:
         self.notice = send_notice
         self.listings = 0
+        self.visits = 0
         self.cancelled: list[Any] = []
         self.extra: list[dict[str, Any]] = [
             {"name": f"tool_{number:04d}", "description": f"Tool {number}", "inputSchema": {"type": "object"}}
@@ -160,6 +161,14 @@ class Server:
             os._exit(4)
         elif name == "rpc_error":
             error = {"code": -32099, "message": "out of paper", "data": {"tray": 2}}
+            send({"jsonrpc": "2.0", "id": identity, "error": error})
+        elif name == "sign_in":
+            self.visits += 1
+            if self.visits % 2 == 0:
+                text("signed in")
+                return
+            wanted = {"mode": "url", "elicitationId": "e1", "url": "https://sign.in/1", "message": "Sign in"}
+            error = {"code": -32042, "message": "sign in first", "data": {"elicitations": [wanted]}}
             send({"jsonrpc": "2.0", "id": identity, "error": error})
         elif name == "odd_result":
             result(ODD_RESULT)

@@ -81,6 +81,7 @@ class RequestRouter:
             subject=tool.original_name,
             mirrored=tool.header_parameters,
             arguments=call.arguments,
+            answers=call.answers,
             counterpart=call.counterpart,
         )
         meters = self._metrics.calls_of(server.name)

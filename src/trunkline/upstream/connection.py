@@ -252,7 +252,8 @@ class Connection:
             meta = eras.relayed_meta(client, modern=modern, progress_token=key)
             if not modern:
                 await self._speak_up(client.log_level)
-        params = b'{%b%b"_meta":%b}' % (errand.params, b"," if errand.params else b"", meta)
+        given = [errand.params, errand.answers if modern else b"", b'"_meta":' + meta]
+        params = b"{%b}" % b",".join(filter(None, given))
         headers: dict[str, str] = {}
         if modern:
             headers = eras.modern_headers(errand.method, errand.subject)

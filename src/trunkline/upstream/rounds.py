@@ -33,8 +33,8 @@ async def carry_in_rounds(connection: Connection, errand: Errand) -> bytes:
             raise ProtocolViolation(f"sent {error}") from None
         if not asked:
             await asyncio.sleep(FIRST_WAIT * 2**number)
-        members = translate.answers(await _ask_all(client, asked), state)
-        result = await connection.carry(replace(errand, params=b"%b,%b" % (errand.params, members)))
+        answers = translate.answers(await _ask_all(client, asked), state)
+        result = await connection.carry(replace(errand, answers=answers))
     raise ProtocolViolation(f"asked for input more than {MOST_ROUNDS} times in one call")
 
 

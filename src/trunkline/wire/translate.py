@@ -78,15 +78,29 @@ def questions(result: bytes) -> tuple[dict[str, tuple[str, bytes]], bytes]:
     )
 
 
-def input_required(asked: Mapping[str, tuple[str, bytes]], state: str) -> bytes:
+class _Elicitations(msgspec.Struct):
+    elicitations: list[msgspec.Raw] = []
+
+
+def questions_of_error(data: bytes) -> dict[str, tuple[str, bytes]]:
+    """What the data of a `URL_ELICITATION_REQUIRED` error wants of the user; empty if it cannot be read."""
+    try:
+        wanted = msgspec.json.decode(data, type=_Elicitations).elicitations
+        return {
+            f"q{number}": ("elicitation/create", question_for_modern("elicitation/create", bytes(each)))
+            for number, each in enumerate(wanted, 1)
+        }
+    except (msgspec.DecodeError, RecursionError, jsonrpc.Malformed):
+        return {}
+
+
+def input_required(asked: Mapping[str, tuple[str, bytes]], state: str | None = None) -> bytes:
     requests = b",".join(
         b'%b:{"method":%b,"params":%b}' % (jsonrpc.quote(key), jsonrpc.quote(method), params or b"{}")
         for key, (method, params) in asked.items()
     )
-    return b'{"resultType":"input_required","inputRequests":{%b},"requestState":%b}' % (
-        requests,
-        jsonrpc.quote(state),
-    )
+    kept = b"" if state is None else b',"requestState":' + jsonrpc.quote(state)
+    return b'{"resultType":"input_required","inputRequests":{%b}%b}' % (requests, kept)
 
 
 def answers(responses: Mapping[str, bytes], state: bytes) -> bytes:
@@ -241,7 +255,7 @@ def error_code_for_modern(code: int) -> int:
 
 
 def error_code_for_legacy(code: int, method: str) -> int:
-    if -32099 <= code <= -32020:  # the newer era's own
+    if code in (eras.HEADER_MISMATCH, eras.MISSING_CAPABILITY, eras.UNSUPPORTED_VERSION):
         return jsonrpc.INVALID_REQUEST
     if code == jsonrpc.INVALID_PARAMS and method == "resources/read":
         return RESOURCE_NOT_FOUND

@@ -21,11 +21,14 @@ from trunkline.errors import (
 )
 from trunkline.front.mcp.envelope import Posted, RpcFailure, object_of, text_of
 from trunkline.model import Call, Counterpart, Errand, Outcome, Principal, Scope
-from trunkline.wire import jsonrpc, translate
+from trunkline.wire import eras, jsonrpc, translate
 
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _CALLERS = frozenset(scope for scope in Scope if scope.includes(Scope.CALL))
 _EMPTY = msgspec.Raw(b"{}")
+_ANSWERS = ("inputResponses", "requestState")
+_APART = ("_meta", *_ANSWERS)
+"""Parameters that do not simply travel on with the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,10 @@ class Desk:
             require_call(visitor.principal, method)
             return await self._methods[method](visitor, posted, client)
         except TrunklineError as error:
-            raise failure_of(error, method, modern=client.modern) from None
+            failure = failure_of(error, method, modern=client.modern)
+            if client.modern and failure.code == translate.URL_ELICITATION_REQUIRED:
+                return _asked_by_error(failure, client)
+            raise failure from None
 
     def _list(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
         cursor = text_of(posted.params["cursor"], "cursor") if "cursor" in posted.params else None
@@ -92,6 +98,7 @@ class Desk:
             server_id=tool.server_id if tool is not None else self._server_of(visitor),
             request_id=visitor.request_id,
             members=_others(params),
+            answers=_answers(params),
             counterpart=client,
         )
         outcome = await self._gateway.call(call)
@@ -145,8 +152,9 @@ class Desk:
         subject: str | None,
         client: Counterpart,
     ) -> bytes:
-        params = translate.joined({name: bytes(raw) for name, raw in members.items() if name != "_meta"})
-        errand = Errand(method, params[1:-1], subject, counterpart=client)
+        kept = {name: bytes(raw) for name, raw in members.items() if name not in _APART}
+        params = translate.joined(kept)[1:-1]
+        errand = Errand(method, params, subject, answers=_answers(members), counterpart=client)
         outcome = await self._gateway.relay(server_id, errand)
         return translated(method, outcome, client)
 
@@ -168,8 +176,29 @@ def require_call(principal: Principal, method: str) -> None:
 def _others(params: Mapping[str, msgspec.Raw]) -> bytes:
     if len(params) <= 3 and params.keys() <= {"name", "arguments", "_meta"}:
         return b""
-    kept = {key: bytes(raw) for key, raw in params.items() if key not in ("name", "arguments", "_meta")}
+    kept = {key: bytes(raw) for key, raw in params.items() if key not in ("name", "arguments", *_APART)}
     return translate.joined(kept)[1:-1]
+
+
+def _answers(params: Mapping[str, msgspec.Raw]) -> bytes:
+    given = {key: bytes(params[key]) for key in _ANSWERS if key in params}
+    return translate.joined(given)[1:-1] if given else b""
+
+
+def _asked_by_error(failure: RpcFailure, client: Counterpart) -> bytes:
+    """An older server that wants its user to visit an address refuses the call; a newer client is asked.
+
+    It calls again when the user has been there, and the call is made anew.
+    """
+    asked = translate.questions_of_error(failure.data or b"{}")
+    able = object_of(msgspec.Raw(client.capabilities), "clientCapabilities")
+    for method, params in asked.values():
+        if not translate.can_answer(able, method, params):
+            needed = translate.required_capabilities(method, params)
+            raise RpcFailure(eras.MISSING_CAPABILITY, failure.message, needed)
+    if not asked:
+        raise RpcFailure(jsonrpc.INTERNAL_ERROR, failure.message, failure.data)
+    return translate.input_required(asked)
 
 
 def translated(method: str, outcome: Outcome, client: Counterpart) -> bytes:
