@@ -2,7 +2,7 @@
 
 Run as `python scripted_mcp.py stdio` or `python scripted_mcp.py http PORT`; the script is JSON in the
 variable SCRIPT: `start` (mute, crash, ok), `tools` (further definitions), `count` (so many plain tools),
-`starts` (a file that gets a line at each start),
+`starts` (a file that gets a line at each start), `instructions` (what it says of itself),
 `paging` (same, endless), `renames` (its plain tools, at each listing), `ledger` (a file to which every call
 that changes something is written).
 """
@@ -87,6 +87,7 @@ class Server:
                     "protocolVersion": "2025-11-25",
                     "capabilities": {"tools": {"listChanged": True}},
                     "serverInfo": {"name": "scripted", "version": "1"},
+                    **({"instructions": SCRIPT["instructions"]} if "instructions" in SCRIPT else {}),
                 }
             )
         elif method == "ping":
