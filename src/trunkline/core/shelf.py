@@ -17,6 +17,7 @@ from trunkline.core.catalog import Catalog
 from trunkline.model import Item, ItemKind, Server, Tool
 from trunkline.wire import jsonrpc
 from trunkline.wire.names import aliases
+from trunkline.wire.translate import joined
 
 PAGE = 1000
 NAME_KEY = "trunkline/name"
@@ -181,7 +182,7 @@ def _renamed(definition: bytes, advertised: str, canonical: str) -> bytes:
     title = _text(members.get("title"))
     members["title"] = jsonrpc.quote(f"{title} ({canonical})" if title else canonical)
     members["_meta"] = _with_member(members.get("_meta"), NAME_KEY, jsonrpc.quote(canonical))
-    return _object(members)
+    return joined(members)
 
 
 def _without_tasks(definition: bytes) -> bytes:
@@ -193,7 +194,7 @@ def _without_tasks(definition: bytes) -> bytes:
         support = jsonrpc.fields(members.pop("execution", b"{}")).get("taskSupport")
     except jsonrpc.Malformed:
         support = None
-    return b"" if support == b'"required"' else _object(members)
+    return b"" if support == b'"required"' else joined(members)
 
 
 def _with_uri(definition: bytes, uri: str, server: str) -> bytes:
@@ -201,7 +202,7 @@ def _with_uri(definition: bytes, uri: str, server: str) -> bytes:
     if _text(members.get("uri")) != uri:
         members["uri"] = jsonrpc.quote(uri)
     members["_meta"] = _with_member(members.get("_meta"), "trunkline/server", jsonrpc.quote(server))
-    return _object(members)
+    return joined(members)
 
 
 def _for_legacy(definition: bytes) -> bytes:
@@ -215,7 +216,7 @@ def _for_legacy(definition: bytes) -> bytes:
         kind = None
     if kind != b'"object"' and "outputSchema" in members:
         del members["outputSchema"]
-        return _object(members)
+        return joined(members)
     return definition
 
 
@@ -225,11 +226,7 @@ def _with_member(data: bytes | None, key: str, value: bytes) -> bytes:
     except jsonrpc.Malformed:
         members = {}
     members[key] = value
-    return _object(members)
-
-
-def _object(members: Mapping[str, bytes]) -> bytes:
-    return b"{%b}" % b",".join(b"%b:%b" % (jsonrpc.quote(key), value) for key, value in members.items())
+    return joined(members)
 
 
 def _text(value: bytes | None) -> str:
