@@ -51,9 +51,6 @@ class Desk:
             "completion/complete": self._complete,
         }
 
-    def knows(self, method: str) -> bool:
-        return method in LISTS or method in self._methods
-
     async def answer(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
         """The raw result. Raises `RpcFailure`."""
         method = posted.method or ""

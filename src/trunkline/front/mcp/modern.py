@@ -52,6 +52,10 @@ class ModernClient:
         self.capabilities = bytes(meta[eras.CAPABILITIES_KEY])
         if self.capabilities[:1] != b"{":
             raise RpcFailure(jsonrpc.INVALID_PARAMS, f"{eras.CAPABILITIES_KEY} must be an object")
+        try:
+            self.capabilities = translate.without_tasks(self.capabilities)
+        except jsonrpc.Malformed:
+            raise RpcFailure(jsonrpc.INVALID_PARAMS, "The declared extensions must be an object") from None
         self.info = bytes(meta.get(eras.CLIENT_INFO_KEY, b""))
         self.log_level: str | None = None
         if eras.LOG_LEVEL_KEY in meta:

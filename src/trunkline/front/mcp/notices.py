@@ -46,8 +46,11 @@ def introduction(gateway: Gateway, view: str | None) -> Introduced:
     if view is not None and said[0][1] is not None:
         own = said[0][1]
         shown = {name: value for name, value in _CAPABILITIES.items() if name in own.capabilities}
-        if extensions := own.capabilities.get("extensions"):
-            shown["extensions"] = extensions
+        extensions = own.capabilities.get("extensions")
+        if isinstance(extensions, dict):
+            shown["extensions"] = {
+                name: value for name, value in extensions.items() if name != translate.NOT_RELAYED
+            }
         return Introduced(shown, own.instructions or "")
     parts = [f"# {name}\n{own.instructions}" for name, own in said if own is not None and own.instructions]
     return Introduced(_CAPABILITIES, "\n\n".join(parts)[:LONGEST_INSTRUCTIONS])
