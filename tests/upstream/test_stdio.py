@@ -587,6 +587,22 @@ async def test_an_opening_that_is_cancelled_leaves_nothing() -> None:
 
 
 @on_both_loops
+async def test_an_opening_that_is_cancelled_as_a_pipe_is_made_is_closed() -> None:
+    """The moment at which a pipe is there and its maker does not know it yet."""
+    spawner = Spawner()
+    for name in ("_input", "_output", "_errors"):
+        wire = made(spawner)
+        opening = asyncio.ensure_future(wire.open(Heard()))
+        while getattr(wire, name).transport is None:  # noqa: ASYNC110 (its very next turn is meant)
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await asyncio.wait_for(wire.close(), 10)
+    assert running() == []
+    await spawner.close()
+
+
+@on_both_loops
 async def test_closing_ends_a_child_that_ignores_everything() -> None:
     """R-11: closed stdin, then TERM, then KILL."""
     async with opened("--stubborn", close_grace=0.3, term_grace=0.4) as line:

@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from trunkline.errors import ConfigurationFault, Lost, NotSent, ProtocolViolation, UpstreamError
 from trunkline.model import StdioSpec
@@ -118,12 +118,12 @@ class StdioWire:
         try:
             fd, ours = os.pipe()
             theirs.append(fd)
-            await self._loop.connect_write_pipe(lambda: self._input, os.fdopen(ours, "wb", 0))
+            await _whole(self._loop.connect_write_pipe(lambda: self._input, os.fdopen(ours, "wb", 0)))
             cast(asyncio.WriteTransport, self._input.transport).set_write_buffer_limits(_WRITE_AHEAD)
             for pipe in (self._output, self._errors):
                 ours, fd = os.pipe()
                 theirs.append(fd)
-                await self._loop.connect_read_pipe(partial(_itself, pipe), os.fdopen(ours, "rb", 0))
+                await _whole(self._loop.connect_read_pipe(partial(_itself, pipe), os.fdopen(ours, "rb", 0)))
         except BaseException:
             for fd in theirs:
                 os.close(fd)
@@ -430,6 +430,16 @@ class _Pipe(asyncio.Protocol):
         else:
             self.transport.close()
         await self.closed.wait()
+
+
+async def _whole(connecting: Coroutine[Any, Any, object]) -> None:
+    """Cancelled in the middle, uvloop drops the pipe and never tells its protocol that it is lost."""
+    task = asyncio.ensure_future(connecting)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 def _itself(pipe: _Pipe) -> _Pipe:
