@@ -85,6 +85,12 @@ async def test_a_session_that_is_deleted_is_gone(door: Door) -> None:
         ):
             assert answer.status == 204
         assert (await client.ask("ping")).status == 404
+        async with (
+            aiohttp.ClientSession() as session,
+            session.delete(client.url, headers=client.headers) as answer,
+        ):
+            assert answer.status == 404
+            assert (await answer.json())["error"]["code"] == -32600
 
 
 async def test_an_unknown_version_is_offered_the_latest(door: Door) -> None:

@@ -48,11 +48,18 @@ class McpHttp:
         elif method == "GET" and routing.session is not None:
             await self._get(visitor, routing, receive, send)
         elif method == "DELETE" and routing.session is not None:
-            self._reception.sessions.close(self._reception.find(visitor, routing.session))
-            await send_whole(send, Answer(204, b""))
+            await self._delete(visitor, routing.session, send)
         else:
             failure = RpcFailure(jsonrpc.INVALID_REQUEST, "This address takes POST", status=405)
             await refuse(send, None, failure, extra=((b"allow", b"POST"),))
+
+    async def _delete(self, visitor: Visitor, session_id: str, send: Send) -> None:
+        try:
+            self._reception.sessions.close(self._reception.find(visitor, session_id))
+        except RpcFailure as failure:
+            await refuse(send, None, failure)
+        else:
+            await send_whole(send, Answer(204, b""))
 
     async def _post(
         self,

@@ -54,13 +54,11 @@ class Reply:
         *,
         streams: bool,
         make_channel: Callable[[], Channel] = Channel,
-        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         self._send = send
         self._streams = streams
         self._make_channel = make_channel
         self._made: Channel | None = None
-        self._headers = headers
         self._pump: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         if streams:
@@ -90,13 +88,13 @@ class Reply:
         if self._pump is None:
             self._channel.take_over(self)
             self._pump = asyncio.get_running_loop().create_task(
-                pump(self._send, self._channel, self, self._headers, first=self._channel.first)
+                pump(self._send, self._channel, self, first=self._channel.first)
             )
 
     async def finish(self, message: bytes | None, status: int = 200) -> None:
         self._stop_timer()
         if self._pump is None and message is not None:
-            headers = [JSON_TYPE, (b"content-length", b"%d" % len(message)), *self._headers]
+            headers = [JSON_TYPE, (b"content-length", b"%d" % len(message))]
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": message})
             return
@@ -121,17 +119,9 @@ class Reply:
             self._timer = None
 
 
-async def pump(
-    send: Send,
-    channel: Channel,
-    reader: object,
-    headers: tuple[tuple[bytes, bytes], ...] = (),
-    *,
-    first: bytes = b"",
-) -> None:
+async def pump(send: Send, channel: Channel, reader: object, *, first: bytes = b"") -> None:
     """Write what the channel has until it is closed or somebody else reads it."""
-    begin = {"type": "http.response.start", "status": 200, "headers": [*EVENTS_HEADERS, *headers]}
-    await send(begin)
+    await send({"type": "http.response.start", "status": 200, "headers": [*EVENTS_HEADERS]})
     if first:
         await send({"type": "http.response.body", "body": first, "more_body": True})
     while (events := await channel.next(reader)) is not None:
