@@ -370,7 +370,7 @@ async def test_garbage_in_the_middle_of_an_answer_loses_the_call_and_nothing_els
             await talk.wait_hung_up()
 
         legacy.call = call
-        with pytest.raises(Lost, match="closed before the answer"):
+        with pytest.raises(ProtocolViolation, match="not valid HTTP"):
             await line.call()
         legacy.call = None
         assert await line.call(a=1) == {"a": 1}

@@ -12,15 +12,15 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
 import msgspec
-from aiohttp import ClientResponse
 
 from trunkline.errors import Lost, NotSent, ProtocolViolation, RpcError, SessionGone, UpstreamError
 from trunkline.model import HttpSpec
 from trunkline.ports import Redact
 from trunkline.upstream import http_answers
 from trunkline.upstream.http_answers import EVENTS, JSON, Asked
+from trunkline.upstream.http_connection import HttpAnswer
 from trunkline.upstream.listening import NotOffered, keep_listening
-from trunkline.upstream.outbound_client import OutboundClient, OutboundSession, let_end
+from trunkline.upstream.outbound_client import OutboundClient, OutboundSession
 from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
@@ -59,7 +59,7 @@ class HttpWire:
         self._gone: SessionGone | None = None
         self._gone_reported = False
         self._closed = False
-        self._running: set[asyncio.Timeout] = set()
+        self._under_way = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_before = False
         self._last_event_id: str | None = None
@@ -84,8 +84,6 @@ class HttpWire:
         if self._closed:
             return
         self._closed = True
-        for scope in self._running:
-            scope.reschedule(self._now())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -94,8 +92,8 @@ class HttpWire:
         if self._session_id is not None and self._gone is None:
             with contextlib.suppress(UpstreamError, TimeoutError):
                 async with asyncio.timeout(DELETE_SECONDS):
-                    await self._opened.delete(self._opened.url, self._headers)
-        await self._opened.close()
+                    await self._opened.delete(self._opened.address, self._headers)
+        self._opened.close()
 
     @property
     def last_heard(self) -> float:
@@ -134,20 +132,15 @@ class HttpWire:
         headers: Mapping[str, str] = {} if exchange.method == "initialize" else self._headers
         if exchange.headers:
             headers = {**headers, **exchange.headers}
+        self._under_way += 1
         try:
-            async with asyncio.timeout(None) as scope:
-                self._running.add(scope)
-                try:
-                    return await self._post(session, message, headers, exchange, read)
-                finally:
-                    self._running.discard(scope)
-        except TimeoutError:
-            raise (Lost if exchange.sent else NotSent)("the connection was closed") from None
+            return await self._post(session, message, headers, exchange, read)
         except SessionGone as error:
             self._forgotten(error)
             raise
         finally:
-            if self._gone is not None and not self._running:
+            self._under_way -= 1
+            if self._gone is not None and not self._under_way:
                 self._report_gone()
 
     async def _post(
@@ -158,12 +151,12 @@ class HttpWire:
         exchange: Exchange,
         read: "_Reader",
     ) -> bytes:
-        response = await session.post(session.url, message, headers, exchange)
+        response = await session.post(session.address, message, headers, exchange)
         self._last_heard = self._now()
         try:
             return await read(session, response, exchange)
         except RpcError:
-            let_end(response)
+            response.let_end()
             raise
         except BaseException:
             response.close()
@@ -183,28 +176,26 @@ class HttpWire:
 
     # Answers
 
-    async def _read_answer(
-        self, session: OutboundSession, response: ClientResponse, exchange: Exchange
-    ) -> bytes:
+    async def _read_answer(self, session: OutboundSession, response: HttpAnswer, exchange: Exchange) -> bytes:
         if response.status != 200:
             in_session = self._session_id is not None and exchange.method != "initialize"
             raise await session.refused(response, Asked(exchange.key, in_session), self._redact)
         http_answers.check_encoding(response.headers)
         if exchange.method == "initialize":
-            self._keep_session(response.headers.get(_SESSION))
+            self._keep_session(response.headers.get("mcp-session-id"))
         kind = http_answers.media_type(response.headers)
         if kind == JSON:
-            return self._answer_in(await session.read_all(response, self._limit), exchange.key)
+            return self._answer_in(await response.read_all(self._limit), exchange.key)
         if kind == EVENTS:
             return await self._answer_among(session, response, exchange.key)
         raise http_answers.unexpected_type(kind)
 
     async def _read_receipt(
-        self, session: OutboundSession, response: ClientResponse, exchange: Exchange
+        self, session: OutboundSession, response: HttpAnswer, exchange: Exchange
     ) -> bytes:
         if response.status >= 300:
             raise await session.refused(response, Asked(None, self._session_id is not None), self._redact)
-        let_end(response)
+        response.let_end()
         return b""
 
     def _keep_session(self, session_id: str | None) -> None:
@@ -226,7 +217,7 @@ class HttpWire:
                 return answer
         raise ProtocolViolation("answered something else than what was asked")
 
-    async def _answer_among(self, session: OutboundSession, response: ClientResponse, key: int) -> bytes:
+    async def _answer_among(self, session: OutboundSession, response: HttpAnswer, key: int) -> bytes:
         parser = SseParser(self._limit)
         answer = await self._read_until_answer(session, response, parser, key)
         for _ in range(MOST_RESUMPTIONS):
@@ -244,7 +235,7 @@ class HttpWire:
     async def _resume(self, session: OutboundSession, parser: SseParser, key: int) -> bytes | None:
         """A server of the session era may end a stream and go on with it on another one."""
         headers = {**self._headers, "Accept": EVENTS, "Last-Event-ID": parser.last_id or ""}
-        response = await session.get(session.url, headers)
+        response = await session.get(session.address, headers)
         try:
             self._check_stream(response)
             return await self._read_until_answer(session, response, parser, key)
@@ -254,14 +245,14 @@ class HttpWire:
             response.close()
 
     async def _read_until_answer(
-        self, session: OutboundSession, response: ClientResponse, parser: SseParser, key: int
+        self, session: OutboundSession, response: HttpAnswer, parser: SseParser, key: int
     ) -> bytes | None:
         """None when the stream has ended without it."""
-        while chunk := await session.read(response):
+        while chunk := await response.read():
             for message in self._messages(parser, chunk):
                 answer = self._take(message, key)
                 if answer is not None:
-                    let_end(response)
+                    response.let_end()
                     return answer
         return None
 
@@ -307,7 +298,7 @@ class HttpWire:
         """No request goes out on this session any more; those that went may still be answered, briefly."""
         if self._gone is None:
             self._gone = error
-            settled = 0 if not self._running else SETTLE_SECONDS
+            settled = SETTLE_SECONDS if self._under_way else 0
             asyncio.get_running_loop().call_later(settled, self._report_gone)
 
     def _report_gone(self) -> None:
@@ -325,7 +316,7 @@ class HttpWire:
         headers = {**self._headers, "Accept": EVENTS}
         if self._last_event_id is not None:
             headers["Last-Event-ID"] = self._last_event_id
-        response = await session.get(session.url, headers)
+        response = await session.get(session.address, headers)
         try:
             if response.status != 200:
                 # Only who had this stream before can tell a lost session from a server that has none.
@@ -339,7 +330,7 @@ class HttpWire:
         finally:
             response.close()
 
-    def _check_stream(self, response: ClientResponse) -> None:
+    def _check_stream(self, response: HttpAnswer) -> None:
         found = http_answers.media_type(response.headers)
         if response.status in _NOT_OFFERED or (response.status < 300 and found != EVENTS):
             raise NotOffered
@@ -347,10 +338,10 @@ class HttpWire:
             raise ProtocolViolation(f"answered {response.status}")
         http_answers.check_encoding(response.headers)
 
-    async def _follow(self, session: OutboundSession, response: ClientResponse) -> float:
+    async def _follow(self, session: OutboundSession, response: HttpAnswer) -> float:
         """Hand on what comes until the stream ends; returns the pause the server asks for."""
         parser = SseParser(self._limit)
-        while chunk := await session.read(response):
+        while chunk := await response.read():
             for message in self._messages(parser, chunk):
                 if not isinstance(message, Response | ErrorResponse):
                     self._take(message, None)
@@ -358,4 +349,4 @@ class HttpWire:
         return (parser.retry_ms or 0) / 1000
 
 
-_Reader = Callable[[OutboundSession, ClientResponse, Exchange], Awaitable[bytes]]
+_Reader = Callable[[OutboundSession, HttpAnswer, Exchange], Awaitable[bytes]]

@@ -1,6 +1,7 @@
 """What an HTTP answer means for the request it answers. Pure: status, headers and body in, an error out.
 
-Shared by the streamable-HTTP and the HTTP+SSE wire. Texts of the server are redacted before they go on.
+Headers are known by their names in lower case. Shared by the streamable-HTTP and the HTTP+SSE wire. Texts of
+the server are redacted before they go on.
 """
 
 import math
@@ -41,12 +42,12 @@ class Asked:
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
     """Raises `ProtocolViolation` for a packed body: identity was asked for, and nothing is unpacked here."""
-    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise ProtocolViolation(f"answered in the encoding {_short(encoding)}, which was not asked for")
 
@@ -67,7 +68,7 @@ def refusal(
     if status in (401, 403):
         return CredentialsRejected(f"the server rejected the credentials ({status})")
     if status in (429, 503):
-        patience = retry_after(headers.get("Retry-After"), now)
+        patience = retry_after(headers.get("retry-after"), now)
         return UpstreamBusy(f"the server asked for patience ({status})", retry_after=patience)
     if error is not None and (error.id == asked.key or not isinstance(error.id, int)):
         return rpc_error(error, redact)
@@ -101,7 +102,7 @@ def _forgot_session(
     read_by_server = error is not None and error.id == asked.key
     if status == 404:
         return not (read_by_server and error is not None and error.code == jsonrpc.METHOD_NOT_FOUND)
-    if status == 400 or (status == 401 and "WWW-Authenticate" not in headers):
+    if status == 400 or (status == 401 and "www-authenticate" not in headers):
         return not read_by_server and _SESSION_WORD in body[:1024].lower()
     return False
 

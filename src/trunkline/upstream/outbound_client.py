@@ -2,70 +2,61 @@
 
 An `OutboundClient` hands out an `OutboundSession` per upstream. Every url and every address is judged by the
 policy at the moment a socket is made for it; nothing is redirected, proxied, unpacked or remembered in
-cookies. Foreign errors end here: what leaves is an `UpstreamError` whose text names no address. What an
-answer means is decided in `http_answers.py`.
+cookies. Foreign errors end here: what leaves is an `UpstreamError` whose text names no address. The bytes
+are `http_connection.py`'s, what an answer means is decided in `http_answers.py`.
 """
 
 import asyncio
 import contextlib
 import os
-import select
+import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-
-import aiohttp
-from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
-from aiohttp.payload import Payload
-from multidict import CIMultiDict, istr
-from yarl import URL
+from ipaddress import ip_address
 
 from trunkline import __version__
-from trunkline.errors import (
-    ConfigurationFault,
-    Lost,
-    NotSent,
-    ProtocolViolation,
-    TrunklineError,
-    UpstreamError,
-    UpstreamTimeout,
-)
+from trunkline.errors import ConfigurationFault, NotSent, TrunklineError, UpstreamError, UpstreamTimeout
 from trunkline.ports import OutboundPolicy, Redact
 from trunkline.upstream import http_answers
+from trunkline.upstream.address import Address
 from trunkline.upstream.http_answers import Asked
-from trunkline.upstream.wires import Exchange, too_large
+from trunkline.upstream.http_connection import HttpAnswer, HttpConnection
+from trunkline.upstream.wires import Exchange
 
 CONNECT_SECONDS = 10.0
+NEXT_ADDRESS_SECONDS = 0.25
+"""How long one address of a name may take before the next is tried beside it."""
 KEEP_ALIVE_SECONDS = 4.5
 """Servers commonly close an idle connection after five seconds: ours is gone before that."""
-LARGEST_HEADER = 16 * 1024
-MOST_HEADERS = 128
-CLOSE_SECONDS = 1.0
-LINGER_SECONDS = 0.5
-"""How long an answered stream may take to end before its connection is given up."""
-WATCH_SECONDS = 1.0
-STALE_CONNECTIONS = 3
-"""How many pooled connections in a row may turn out to be closed before the request is given up."""
 
 _OURS = frozenset(
     {"connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive"}
-    | {"accept", "accept-encoding", "content-type", "proxy-authorization", "cookie2"}
+    | {"accept", "accept-encoding", "content-type", "host", "proxy-authorization", "cookie2"}
 )
 """Headers that belong to the transport; a registration cannot set them."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LINE_END = re.compile(r"[\r\n\0]")
 _CERTIFICATE_OF_ANOTHER_NAME = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH, whose text quotes the name."""
 
-_Foreign = (aiohttp.ClientError, OSError, ValueError, TrunklineError)
+_Foreign = (OSError, ValueError, TrunklineError)
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name, the preferred one first. Raises `OSError`."""
+
+
+async def system_lookup(host: str, port: int) -> Sequence[str]:
+    with contextlib.suppress(ValueError):
+        return [str(ip_address(host))]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class OutboundClient:
     def __init__(
-        self,
-        policy: OutboundPolicy,
-        *,
-        tls: ssl.SSLContext | None = None,
-        lookup: AbstractResolver | None = None,
+        self, policy: OutboundPolicy, *, tls: ssl.SSLContext | None = None, lookup: Lookup = system_lookup
     ) -> None:
         self._policy = policy
         self._tls = tls or _tls_context()
@@ -75,61 +66,44 @@ class OutboundClient:
         """A pool of connections to one upstream. Raises `ConfigurationFault`."""
         try:
             self._policy.judge(url)
-            return OutboundSession(URL(url), _lasting_headers(headers, accept), self._connector(url))
+            return OutboundSession(self, Address.of(url), _lasting_headers(headers, accept))
         except _Foreign as error:
-            raise fault_of(error, sent=False) from None
+            raise fault_of(error) from None
 
     async def get_status(self, url: str, seconds: float) -> int:
         """The status a plain GET is answered with; its body is not read. Raises `UpstreamError`."""
         session = self.open(url, {}, accept="*/*")
         try:
             async with asyncio.timeout(seconds):
-                response = await session.get(session.url, {})
+                return (await session.get(session.address, {})).status
         except TimeoutError:
             raise UpstreamTimeout(f"no answer within {seconds:g} s", phase="connect") from None
-        else:
-            response.close()
-            return response.status
         finally:
-            await session.close()
+            session.close()
 
-    def _connector(self, url: str) -> aiohttp.TCPConnector:
-        policy = self._policy
-        host = URL(url).raw_host or ""
+    async def connect(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
+        """A new connection. Raises what the system raises, and `TrunklineError` where the policy forbids."""
+        allowed = await self._allowed_addresses(address)
+        made = await _first_connected(allowed, lambda found: self._connected_socket(address, found))
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                make,
+                sock=made,
+                ssl=self._tls if address.secure else None,
+                server_hostname=address.host if address.secure else None,
+            )
+        except BaseException:
+            made.close()
+            raise
+        return connection
 
-        def judged_socket(target: aiohttp.AddrInfoType) -> socket.socket:
-            family, kind, protocol, _, address = target
-            policy.judge(url)
-            policy.judge_address(str(address[0]), host=host)
-            made = socket.socket(family, kind, protocol)
-            _notice_dead_peers(made)
-            return made
-
-        return aiohttp.TCPConnector(
-            resolver=JudgingResolver(policy, self._lookup or aiohttp.ThreadedResolver()),
-            use_dns_cache=False,
-            socket_factory=judged_socket,
-            ssl=self._tls,
-            limit=0,  # how many calls run at once is decided in front of the wire
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-        )
-
-
-class JudgingResolver(AbstractResolver):
-    """Hands out only those addresses of a name that may be connected to."""
-
-    def __init__(self, policy: OutboundPolicy, lookup: AbstractResolver) -> None:
-        self._policy = policy
-        self._lookup = lookup
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        allowed: list[ResolveResult] = []
+    async def _allowed_addresses(self, address: Address) -> list[str]:
+        """Only those addresses of a name that may be connected to. Raises when none may."""
+        allowed: list[str] = []
         refusal: TrunklineError | None = None
-        for found in await self._lookup.resolve(host, port, family):
+        for found in await self._lookup(address.host, address.port):
             try:
-                self._policy.judge_address(found["host"], host=host)
+                self._policy.judge_address(found, host=address.host)
             except TrunklineError as error:
                 refusal = error
             else:
@@ -138,181 +112,211 @@ class JudgingResolver(AbstractResolver):
             raise refusal
         return allowed
 
-    async def close(self) -> None:
-        await self._lookup.close()
+    async def _connected_socket(self, address: Address, found: str) -> socket.socket:
+        self._policy.judge(address.url)
+        self._policy.judge_address(found, host=address.host)
+        made = socket.socket(socket.AF_INET6 if ":" in found else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            _notice_dead_peers(made)
+            await asyncio.get_running_loop().sock_connect(made, (found, address.port))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+async def _first_connected(
+    addresses: Sequence[str], connect: Callable[[str], Awaitable[socket.socket]]
+) -> socket.socket:
+    """The next is tried as soon as one fails or takes long; whichever connects first wins."""
+    left = list(addresses)
+    running: set[asyncio.Future[socket.socket]] = set()
+    failure: BaseException = socket.gaierror(socket.EAI_NONAME)
+    try:
+        while left or running:
+            if left:
+                running.add(asyncio.ensure_future(connect(left.pop(0))))
+            patience = NEXT_ADDRESS_SECONDS if left else None
+            done, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                running.discard(each)
+                error = each.exception()
+                if error is None:
+                    return each.result()
+                failure = error
+        raise failure
+    finally:
+        for late in running:
+            late.cancel()
+            late.add_done_callback(_close_late)
+
+
+def _close_late(done: asyncio.Future[socket.socket]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        done.result().close()
 
 
 class OutboundSession:
     """The connections to one upstream. Its methods raise `UpstreamError` only."""
 
-    def __init__(self, url: URL, headers: CIMultiDict[str], connector: aiohttp.TCPConnector) -> None:
-        self.url = url
-        self._reading: set[aiohttp.ClientResponse] = set()
-        self._watch: asyncio.TimerHandle | None = None
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            max_line_size=LARGEST_HEADER,
-            max_field_size=LARGEST_HEADER,
-            max_headers=MOST_HEADERS,
-        )
+    def __init__(self, client: OutboundClient, address: Address, headers: Mapping[str, str]) -> None:
+        self.address = address
+        self._client = client
+        self._headers = headers
+        self._free: list[HttpConnection] = []
+        """The most recently used last: the others grow old and go."""
+        self._all: set[HttpConnection] = set()
+        self._connecting: set[asyncio.Timeout] = set()
+        self._closed = False
+        self._sweep: asyncio.TimerHandle | None = None
+        self._heads: dict[Address, bytes] = {}
+        self._loop = asyncio.get_running_loop()
 
     async def post(
-        self, url: URL, message: bytes, headers: Mapping[str, str], exchange: Exchange
-    ) -> aiohttp.ClientResponse:
+        self, address: Address, message: bytes, headers: Mapping[str, str], exchange: Exchange
+    ) -> HttpAnswer:
         """Send a message; returns when the head of the answer is here. Marks the exchange as sent."""
-        for attempt in range(STALE_CONNECTIONS + 1):
-            try:
-                return await self._session.post(
-                    url, data=_Outgoing(message, exchange), headers=headers, allow_redirects=False
-                )
-            except _Foreign as error:
-                fault = fault_of(error, sent=exchange.sent)
-                went_stale = isinstance(fault, NotSent) and fault.phase != "connect"
-                if not went_stale or attempt == STALE_CONNECTIONS:
-                    raise fault from None
-        raise AssertionError("unreachable")
+        head = self._heads.get(address)
+        if head is None:
+            lasting = {**self._headers, "Content-Type": "application/json"}
+            head = self._heads[address] = _head("POST", address, lasting)
+        whole = b"%b%bContent-Length: %d\r\n\r\n%b" % (head, _lines(headers), len(message), message)
+        connection = await self._connection()
+        exchange.sent = True
+        return await connection.request(whole)
 
-    async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
-        try:
-            return await self._session.get(url, headers=headers, allow_redirects=False)
-        except _Foreign as error:
-            raise fault_of(error, sent=True) from None
+    async def get(self, address: Address, headers: Mapping[str, str]) -> HttpAnswer:
+        return await self._ask("GET", address, headers)
 
-    async def delete(self, url: URL, headers: Mapping[str, str]) -> None:
-        try:
-            response = await self._session.delete(url, headers=headers, allow_redirects=False)
-        except _Foreign as error:
-            raise fault_of(error, sent=True) from None
-        response.release()
+    async def delete(self, address: Address, headers: Mapping[str, str]) -> None:
+        (await self._ask("DELETE", address, headers)).let_end()
 
-    async def read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Some more of the body; empty at its end."""
-        self._reading.add(response)
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._end_the_dead)
-        try:
-            return await response.content.readany()
-        except _Foreign as error:
-            raise fault_of(error, sent=True) from None
-        finally:
-            self._reading.discard(response)
+    async def _ask(self, method: str, address: Address, headers: Mapping[str, str]) -> HttpAnswer:
+        whole = _head(method, address, {**self._headers, **headers}) + b"\r\n"
+        return await (await self._connection()).request(whole)
 
-    async def read_all(self, response: aiohttp.ClientResponse, limit: int) -> bytes:
-        """The body. Raises `ProtocolViolation` as soon as it is certain to be larger than the limit."""
-        if (response.content_length or 0) > limit:
-            raise too_large(limit)
-        parts: list[bytes] = []
-        size = 0
-        while part := await self.read(response):
-            size += len(part)
-            if size > limit:
-                raise too_large(limit)
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    async def refused(self, response: aiohttp.ClientResponse, asked: Asked, redact: Redact) -> UpstreamError:
+    async def refused(self, answer: HttpAnswer, asked: Asked, redact: Redact) -> UpstreamError:
         """What an answer with another status than was hoped for means."""
         body = b""
         with contextlib.suppress(UpstreamError):
-            body = await self.read_all(response, http_answers.LARGEST_REFUSAL)
-        return http_answers.refusal(response.status, response.headers, body, asked, redact, datetime.now(UTC))
+            body = await answer.read_all(http_answers.LARGEST_REFUSAL)
+        return http_answers.refusal(answer.status, answer.headers, body, asked, redact, datetime.now(UTC))
 
-    def _end_the_dead(self) -> None:
-        # aiohttp wakes no reader when a body turns out to be garbage: it only closes the connection.
-        for response in self._reading:
-            connection, content = response.connection, response.content
-            if (connection is None or connection.closed) and not content.is_eof():
-                content.set_exception(aiohttp.ClientPayloadError("the connection is gone"))
-        self._watch = None
-        if self._reading:
-            self._watch = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._end_the_dead)
+    def close(self) -> None:
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for scope in self._connecting:
+            scope.reschedule(self._loop.time())
+        for connection in list(self._all):
+            connection.abort()
 
-    async def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        # A peer that reads nothing could hold the close up for as long as it likes.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._session.close()
+    # The pool
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NotSent("the connection was closed")
+
+    async def _connection(self) -> HttpConnection:
+        self._check_open()
+        while self._free:
+            connection = self._free.pop()
+            if connection.usable:
+                return connection
+            connection.abort()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS) as scope:
+                self._connecting.add(scope)
+                try:
+                    connection = await self._client.connect(self.address, self._new_connection)
+                finally:
+                    self._connecting.discard(scope)
+        except TimeoutError:
+            self._check_open()
+            raise NotSent(f"no connection within {CONNECT_SECONDS:g} s", phase="connect") from None
+        except _Foreign as error:
+            raise fault_of(error) from None
+        self._all.add(connection)
+        try:
+            self._check_open()
+        except NotSent:
+            connection.abort()
+            raise
+        return connection
+
+    def _new_connection(self) -> HttpConnection:
+        return HttpConnection(self._on_free, self._on_gone)
+
+    def _on_free(self, connection: HttpConnection) -> None:
+        self._free.append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(KEEP_ALIVE_SECONDS, self._sweep_old)
+
+    def _on_gone(self, connection: HttpConnection) -> None:
+        self._all.discard(connection)
+        if connection in self._free:
+            self._free.remove(connection)
+
+    def _sweep_old(self) -> None:
+        """Those free the longest come first."""
+        oldest = self._loop.time() - KEEP_ALIVE_SECONDS
+        while self._free and self._free[0].free_since <= oldest:
+            self._free.pop(0).abort()
+        self._sweep = None
+        if self._free:
+            self._sweep = self._loop.call_at(self._free[0].free_since + KEEP_ALIVE_SECONDS, self._sweep_old)
 
 
-class _Outgoing(Payload):
-    """A message, which marks its exchange as sent when it begins to leave."""
-
-    _value: bytes
-    _autoclose = True
-
-    def __init__(self, message: bytes, exchange: Exchange) -> None:
-        super().__init__(message, content_type="application/json")
-        self._size = len(message)
-        self._exchange = exchange
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self._value.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        # aiohttp holds the request's head back until the body: nothing has left before this.
-        if _closed_by_peer(writer.transport):
-            raise ConnectionResetError
-        self._exchange.sent = True
-        await writer.write(self._value)
+def _head(method: str, address: Address, headers: Mapping[str, str]) -> bytes:
+    """Raises `ValueError` for a header that cannot be sent."""
+    return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b" % (
+        method.encode(),
+        address.target.encode(),
+        address.host_header.encode(),
+        _lines(headers),
+    )
 
 
-def let_end(response: aiohttp.ClientResponse) -> None:
-    """Done with it: the connection serves again if the body ends soon, and is closed otherwise."""
-    if response.closed:
-        return
-    handle = asyncio.get_running_loop().call_later(LINGER_SECONDS, response.close)
-    response.content.on_eof(handle.cancel)
+def _lines(headers: Mapping[str, str]) -> bytes:
+    for value in headers.values():
+        if _LINE_END.search(value):
+            raise ConfigurationFault("a header has a line end in it", phase="connect")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
 
 
-def fault_of(error: Exception, *, sent: bool) -> UpstreamError:
-    """What a foreign error means for a request that had, or had not, begun to leave."""
+def fault_of(error: OSError | ValueError | TrunklineError) -> UpstreamError:
+    """Why there is no connection."""
     match error:
         case TrunklineError():
             return ConfigurationFault(error.detail, phase="connect")
-        case aiohttp.ClientConnectorDNSError():
+        case socket.gaierror():
             return NotSent("the name of the server does not resolve", phase="connect")
-        case aiohttp.ClientConnectorCertificateError():
+        case ssl.SSLCertVerificationError():
             return NotSent(f"TLS: certificate {_certificate_trouble(error)}", phase="connect")
-        case aiohttp.ClientConnectorSSLError():
-            return NotSent(f"TLS: the handshake failed ({_tls_reason(error.os_error)})", phase="connect")
-        case aiohttp.ClientConnectorError():
-            return NotSent(_connect_trouble(error.os_error), phase="connect")
-        case aiohttp.ServerTimeoutError():
-            return NotSent(f"no connection within {CONNECT_SECONDS:g} s", phase="connect")
-        case aiohttp.ClientResponseError():
-            return ProtocolViolation("what it answered is not valid HTTP")
-        case aiohttp.InvalidURL() | ValueError():
+        case ssl.SSLError():
+            return NotSent(f"TLS: the handshake failed ({_tls_reason(error)})", phase="connect")
+        case OSError():
+            return NotSent(_connect_trouble(error), phase="connect")
+        case ValueError():
             return ConfigurationFault("the url or a header cannot be used as it is", phase="connect")
-    if sent:
-        return Lost("the connection was closed before the answer was complete")
-    return NotSent("the connection was closed before the request had left")
 
 
-def _tls_reason(error: OSError) -> str:
-    reason = error.reason if isinstance(error, ssl.SSLError) else None
-    return (reason or "no reason given").replace("_", " ").lower()
+def _tls_reason(error: ssl.SSLError) -> str:
+    return (error.reason or "no reason given").replace("_", " ").lower()
 
 
-def _certificate_trouble(error: aiohttp.ClientConnectorCertificateError) -> str:
-    cause = error.certificate_error
-    if not isinstance(cause, ssl.SSLCertVerificationError):
-        return "cannot be verified"
-    if cause.verify_code in _CERTIFICATE_OF_ANOTHER_NAME:
+def _certificate_trouble(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _CERTIFICATE_OF_ANOTHER_NAME:
         return "is for another name"
-    return f"cannot be verified ({cause.verify_message})"
+    return f"cannot be verified ({error.verify_message})"
 
 
 def _connect_trouble(error: OSError) -> str:
     match error:
         case ConnectionRefusedError():
             return "connection refused"
-        case ConnectionResetError():
+        case ConnectionError():
             return "connection reset"
         case TimeoutError():
             return "no answer to the attempt to connect"
@@ -320,18 +324,17 @@ def _connect_trouble(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno else "cannot connect"
 
 
-def _lasting_headers(registered: Mapping[str, str], accept: str) -> CIMultiDict[str]:
-    """What every request of a session carries."""
-    made: CIMultiDict[str] = CIMultiDict()
-    made[istr("User-Agent")] = f"trunkline/{__version__}"
+def _lasting_headers(registered: Mapping[str, str], accept: str) -> dict[str, str]:
+    """What every request of a session carries. Raises `ValueError`."""
+    made = {"User-Agent": f"trunkline/{__version__}"}
     for name, value in registered.items():
-        if any(character in name + value for character in "\r\n\0"):
+        if not _HEADER_NAME.fullmatch(name) or _LINE_END.search(value):
             raise ValueError(name)
         if name.lower() not in _OURS:
-            made[istr(name)] = value
-    made[istr("Accept")] = accept
-    made[istr("Accept-Encoding")] = "identity"
-    return made
+            for same in [known for known in made if known.lower() == name.lower()]:
+                del made[same]
+            made[name] = value
+    return {**made, "Accept": accept, "Accept-Encoding": "identity"}
 
 
 def _tls_context() -> ssl.SSLContext:
@@ -347,19 +350,3 @@ def _notice_dead_peers(made: socket.socket) -> None:
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _closed_by_peer(transport: asyncio.WriteTransport | None) -> bool:
-    """Whether the peer has hung up already, also where the event loop has not come to notice.
-
-    Nobody may speak before our request: whatever is there to read is the end of the connection. Under TLS
-    there may be session tickets, so there the event loop's word has to do.
-    """
-    if transport is None or transport.is_closing():
-        return True
-    made = transport.get_extra_info("socket")
-    if made is None or transport.get_extra_info("sslcontext") is not None or not hasattr(select, "poll"):
-        return False
-    poll = select.poll()
-    poll.register(made.fileno(), select.POLLIN)
-    return bool(poll.poll(0))

@@ -7,11 +7,10 @@ result; `cli/stdio/` does what has to be done about sessions. Connections are `o
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from aiohttp import ClientResponse
-
 from trunkline.errors import ProtocolViolation
 from trunkline.upstream import http_answers
 from trunkline.upstream.http_answers import EVENTS, JSON
+from trunkline.upstream.http_connection import HttpAnswer
 from trunkline.upstream.outbound_client import OutboundClient, OutboundSession
 from trunkline.upstream.wires import Exchange, too_large
 from trunkline.wire.sse import EventTooLarge, SseParser
@@ -41,35 +40,35 @@ class Passage:
 
     async def post(self, message: bytes, headers: Mapping[str, str], hear: Hear) -> Passed:
         """Raises `NotSent` if it certainly did not arrive, `Lost` if nobody knows, `UpstreamError`."""
-        response = await self._session.post(self._session.url, message, headers, Exchange(0, "", message))
+        response = await self._session.post(self._session.address, message, headers, Exchange(0, "", message))
         return await self._read(response, hear)
 
     async def listen(self, headers: Mapping[str, str], hear: Hear) -> Passed:
         """Raises `UpstreamError`."""
-        response = await self._session.get(self._session.url, {**headers, "Accept": EVENTS})
+        response = await self._session.get(self._session.address, {**headers, "Accept": EVENTS})
         return await self._read(response, hear)
 
     async def leave(self, headers: Mapping[str, str]) -> None:
         """Raises `UpstreamError`."""
-        await self._session.delete(self._session.url, headers)
+        await self._session.delete(self._session.address, headers)
 
-    async def close(self) -> None:
-        await self._session.close()
+    def close(self) -> None:
+        self._session.close()
 
-    async def _read(self, response: ClientResponse, hear: Hear) -> Passed:
+    async def _read(self, response: HttpAnswer, hear: Hear) -> Passed:
         try:
             http_answers.check_encoding(response.headers)
-            session_id = response.headers.get("Mcp-Session-Id")
+            session_id = response.headers.get("mcp-session-id")
             if response.status == 200 and http_answers.media_type(response.headers) == EVENTS:
                 pause = await self._hear(response, hear)
                 return Passed(response.status, session_id, b"", pause)
-            return Passed(response.status, session_id, await self._session.read_all(response, self._limit))
+            return Passed(response.status, session_id, await response.read_all(self._limit))
         finally:
             response.close()
 
-    async def _hear(self, response: ClientResponse, hear: Hear) -> float:
+    async def _hear(self, response: HttpAnswer, hear: Hear) -> float:
         parser = SseParser(self._limit)
-        while chunk := await self._session.read(response):
+        while chunk := await response.read():
             try:
                 events = parser.feed(chunk)
             except EventTooLarge:

@@ -10,15 +10,15 @@ import contextlib
 from collections.abc import Coroutine
 
 import msgspec
-from aiohttp import ClientResponse
-from yarl import URL
 
 from trunkline.errors import Lost, NotSent, ProtocolViolation, SessionGone, UpstreamError
 from trunkline.model import SseSpec
 from trunkline.ports import Redact
 from trunkline.upstream import http_answers
+from trunkline.upstream.address import Address
 from trunkline.upstream.http_answers import EVENTS, Asked
-from trunkline.upstream.outbound_client import OutboundClient, OutboundSession, let_end
+from trunkline.upstream.http_connection import HttpAnswer
+from trunkline.upstream.outbound_client import OutboundClient, OutboundSession
 from trunkline.upstream.wires import Exchange, Inbox, rpc_error, too_large
 from trunkline.wire import jsonrpc
 from trunkline.wire.eras import Introduction
@@ -54,8 +54,8 @@ class SseWire:
         self._redact = redact
         self._loop = asyncio.get_running_loop()
         self._opened: OutboundSession | None = None
-        self._stream: ClientResponse | None = None
-        self._endpoint: asyncio.Future[URL] = self._loop.create_future()
+        self._stream: HttpAnswer | None = None
+        self._endpoint: asyncio.Future[Address] = self._loop.create_future()
         self._pending: dict[int, _Pending] = {}
         self._inbox: Inbox | None = None
         self._highest_key = 0
@@ -71,7 +71,7 @@ class SseWire:
         accept = f"{http_answers.JSON}, {EVENTS}"
         session = self._opened = self._client.open(self._spec.url, self._spec.headers, accept=accept)
         try:
-            self._stream = await session.get(session.url, {"Accept": EVENTS})
+            self._stream = await session.get(session.address, {"Accept": EVENTS})
             self._last_heard = self._loop.time()
             await self._check_stream(session, self._stream)
             self._start(self._read(session, self._stream, inbox))
@@ -94,7 +94,7 @@ class SseWire:
         if self._stream is not None:
             self._stream.close()
         if self._opened is not None:
-            await self._opened.close()
+            self._opened.close()
 
     @property
     def last_heard(self) -> float:
@@ -149,7 +149,12 @@ class SseWire:
                 await self.notify(method, params)
 
     async def _post(
-        self, session: OutboundSession, endpoint: URL, message: bytes, exchange: Exchange, pending: _Pending
+        self,
+        session: OutboundSession,
+        endpoint: Address,
+        message: bytes,
+        exchange: Exchange,
+        pending: _Pending,
     ) -> None:
         try:
             await self._deliver(session, endpoint, message, exchange)
@@ -160,16 +165,16 @@ class SseWire:
             pending.posting = False
 
     async def _deliver(
-        self, session: OutboundSession, endpoint: URL, message: bytes, exchange: Exchange
+        self, session: OutboundSession, endpoint: Address, message: bytes, exchange: Exchange
     ) -> None:
         response = await session.post(endpoint, message, {}, exchange)
         try:
             if response.status >= 300:
                 raise await session.refused(response, Asked(exchange.key or None, True), self._redact)
         finally:
-            let_end(response)
+            response.let_end()
 
-    def _usable(self) -> tuple[OutboundSession, URL]:
+    def _usable(self) -> tuple[OutboundSession, Address]:
         if self._end is not None:
             raise NotSent(self._end.reason)
         if self._opened is None or self._closed or not self._endpoint.done():
@@ -183,7 +188,7 @@ class SseWire:
 
     # The stream
 
-    async def _check_stream(self, session: OutboundSession, stream: ClientResponse) -> None:
+    async def _check_stream(self, session: OutboundSession, stream: HttpAnswer) -> None:
         if stream.status != 200:
             raise await session.refused(stream, Asked(None, False), self._redact)
         http_answers.check_encoding(stream.headers)
@@ -191,11 +196,11 @@ class SseWire:
         if kind != EVENTS:
             raise http_answers.unexpected_type(kind)
 
-    async def _read(self, session: OutboundSession, stream: ClientResponse, inbox: Inbox) -> None:
+    async def _read(self, session: OutboundSession, stream: HttpAnswer, inbox: Inbox) -> None:
         parser = SseParser(self._limit)
         end: UpstreamError = Lost("the server closed its event stream")
         try:
-            while chunk := await session.read(stream):
+            while chunk := await stream.read():
                 self._last_heard = self._loop.time()
                 for event in parser.feed(chunk):
                     self._on_event(event, session, inbox)
@@ -208,7 +213,7 @@ class SseWire:
     def _on_event(self, event: SseEvent, session: OutboundSession, inbox: Inbox) -> None:
         if event.event == "endpoint":
             if not self._endpoint.done():
-                self._endpoint.set_result(_endpoint(session.url, event.data))
+                self._endpoint.set_result(_endpoint(session.address, event.data))
             return
         if event.event != "message" or not event.data:
             return
@@ -257,13 +262,12 @@ class SseWire:
                 pending.scope.reschedule(self._loop.time())
 
 
-def _endpoint(base: URL, data: bytes) -> URL:
+def _endpoint(base: Address, data: bytes) -> Address:
     """Where to POST, as the server says; only the origin it was asked on can say so."""
     try:
-        target = base.join(URL(data.decode("utf-8").strip()))
-        same = target.origin() == base.origin() and target.user is None
+        target = base.joined(data.decode("utf-8").strip())
     except ValueError:
         raise ProtocolViolation("the endpoint event of its stream holds no address") from None
-    if not same:
+    if target.origin != base.origin:
         raise ProtocolViolation("the endpoint event of its stream leads to another server")
     return target

@@ -106,7 +106,7 @@ class Home:
             raise Failure(f"{address.url} cannot be used: {error.reason}") from None
         log.info("Messages go to the gateway at %s", address.url)
         if left is not None:
-            await left.close()
+            left.close()
 
     @property
     def _may_open(self) -> bool:
@@ -144,7 +144,7 @@ class Home:
 
     async def close(self) -> None:
         if self._passage is not None:
-            await self._passage.close()
+            self._passage.close()
         await self._own.close()
 
 
