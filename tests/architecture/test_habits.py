@@ -24,7 +24,7 @@ STARTS_FASTER = {
         "trunkline.cli.stdio.life.live",
         "trunkline.front.mcp.http.PATH",
         "trunkline.front.mcp.reception.address_of",
-        "trunkline.front.server.loop_factory",
+        "trunkline.front.server.new_event_loop",
     },
     "cli/serve.py": {
         "trunkline.app.open_gateway",

@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from tests.front.conftest import Running, StartFront
-from trunkline.front.asgi import HEALTH_PATHS
+from trunkline.front.entrance import HEALTH_PATHS
 from trunkline.front.rest.access import Needs
 from trunkline.front.rest.api import build_rest
 from trunkline.model import Scope

@@ -202,3 +202,58 @@ async def test_slow_clients_do_not_disturb_good_ones(start_front: StartFront) ->
     for heard, took in await asyncio.gather(*slow):
         assert took < BOUND
         assert heard.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_requests_sent_at_once_are_answered_in_their_order(front: Running, echo: str) -> None:
+    """Also where the first takes longest, and where one of them is refused by its head."""
+    key = f"Authorization: Bearer {front.keys[Scope.CALL]}\r\n"
+
+    def call(tool: str, arguments: str) -> bytes:
+        body = f'{{"name":"{tool}","arguments":{arguments}}}'
+        head = (
+            f"POST /api/v1/tools/call HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: {len(body)}\r\n\r\n"
+        )
+        return (head + body).encode()
+
+    requests = [
+        call("echo.wait", '{"seconds":0.3}'),
+        call("echo.none", "{}"),
+        HEALTH + b"\r\n",
+        call("echo.bare", "{}").replace(b"Bearer", b"Basic"),
+        HEALTH + b"Connection: close\r\n\r\n",
+    ]
+    answer = await front.raw(b"".join(requests), seconds=BOUND)
+    statuses = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"404", b"200", b"401", b"200"]
+
+
+async def test_garbage_behind_a_request_does_not_take_its_answer_away(front: Running, echo: str) -> None:
+    body = b'{"name":"echo.wait","arguments":{"seconds":0.2}}'
+    head = (
+        "POST /api/v1/tools/call HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {front.keys[Scope.CALL]}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    answer = await front.raw(head.encode() + body + b"nonsense\r\n\r\n", seconds=BOUND)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: keep-alive\r\n"])
+async def test_an_old_client_is_answered_and_let_go(front: Running, more: bytes) -> None:
+    answer = await front.raw(b"GET /health HTTP/1.0\r\n" + more + b"\r\n", seconds=BOUND)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"\r\nconnection: close" in head
+    assert b"\r\ndate: " in head
+    assert body == b'{"status":"healthy"}'
+
+
+async def test_an_old_client_gets_a_stream_that_ends_with_its_connection(front: Running) -> None:
+    """There are no chunks before HTTP/1.1."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    head = f"GET /sse HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {front.keys[Scope.CALL]}\r\n\r\n"
+    writer.write(head.encode())
+    answered = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), BOUND)
+    assert b"transfer-encoding" not in answered
+    assert await asyncio.wait_for(reader.readline(), BOUND) == b"event: endpoint\r\n".replace(b"\r", b"")
+    writer.close()

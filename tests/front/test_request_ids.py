@@ -1,10 +1,11 @@
 import uuid
 
-from trunkline.front.asgi import _new_id
+from trunkline.front.entrance import RequestIds
 
 
 def test_a_request_without_an_id_gets_a_random_uuid() -> None:
-    made = [_new_id().decode() for _ in range(1000)]
+    ids = RequestIds()
+    made = [ids.new().decode() for _ in range(1000)]
     assert len(set(made)) == 1000
     for text in made:
         parsed = uuid.UUID(text)

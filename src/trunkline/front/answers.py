@@ -2,22 +2,15 @@
 
 Pure. Every refusal of every route is made here, so that all have one shape:
 `{"detail", "error_code", "context"}` and what the error adds; validation faults are a list under `detail`.
-Neighbours: `errors.py` says what happened, `asgi.py` sends it.
+Neighbours: `errors.py` says what happened, `exchange.py` sends it.
 """
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from trunkline.errors import FieldError, TrunklineError, ValidationError
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 JSON_TYPE = (b"content-type", b"application/json")
 
@@ -44,8 +37,6 @@ def answer_to(error: TrunklineError) -> Answer:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after))
-    if error.status == 408:  # the rest of the body would be taken for the next request
-        headers.append((b"connection", b"close"))
     body: dict[str, object] = {"detail": error.detail, "error_code": error.code, "context": error.context}
     if isinstance(error, ValidationError):
         body = {"detail": [_fault(fault) for fault in error.faults], "error_code": error.code}

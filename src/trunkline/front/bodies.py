@@ -1,59 +1,16 @@
-"""Takes in a request body: whole, within a size and a time, or not at all.
+"""What a body must be before a route looks at it: JSON, said to be JSON, and not absurd.
 
-Both limits hold on every route, because `asgi.py` reads every body here before anything else looks at it.
-What a body means is for the route to say; only that it is JSON, where one was sent, is seen to here.
+Its size and the time it may take are `connections.py`'s; what it means is for the route to say.
 """
 
-import asyncio
 from collections.abc import Iterable
 
 import msgspec
 
-from trunkline.errors import FieldError, PayloadTooLarge, RequestTimeout, ValidationError
-from trunkline.front.answers import Message, Receive
+from trunkline.errors import FieldError, ValidationError
 
 DEEPEST = 64
 """Levels of nesting taken in a body of the admin API; arguments of a call are not looked into."""
-
-
-class ClientGone(Exception):
-    """The client went away; nobody is left to answer."""
-
-
-async def read_body(receive: Receive, declared: bytes | None, *, limit: int, seconds: float) -> bytes:
-    """Raises `PayloadTooLarge`, `RequestTimeout`, `ClientGone`."""
-    if declared is not None and len(declared) <= 20 and declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
-    try:
-        async with asyncio.timeout(seconds):
-            message = await receive()
-            if not message.get("more_body"):
-                return _piece(message, 0, limit)
-            pieces = [_piece(message, 0, limit)]
-            size = len(pieces[0])
-            while message.get("more_body"):
-                message = await receive()
-                pieces.append(_piece(message, size, limit))
-                size += len(pieces[-1])
-            return b"".join(pieces)
-    except TimeoutError:
-        raise RequestTimeout(f"The request body did not arrive within {seconds:g} seconds") from None
-
-
-def _piece(message: Message, so_far: int, limit: int) -> bytes:
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    piece: bytes = message.get("body", b"")
-    if so_far + len(piece) > limit:
-        raise _too_large(limit)
-    return piece
-
-
-def _too_large(limit: int) -> PayloadTooLarge:
-    return PayloadTooLarge(
-        f"The request body is larger than {limit} bytes, the limit MCP_AGGREGATOR_BODY_LIMIT sets",
-        context={"limit": limit},
-    )
 
 
 def require_json_type(content_type: bytes | None) -> None:

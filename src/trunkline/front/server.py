@@ -6,21 +6,22 @@ with exit code 0; a second one forces. `cli` calls `run`; who has an event loop 
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import uvicorn
+import uvloop
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import StartRefused
-from trunkline.front.asgi import Front
-from trunkline.front.connections import Patience, PatientConnection
+from trunkline.front.client_connection import ClientConnection
+from trunkline.front.connections import Connections, Patience
+from trunkline.front.entrance import Front
 from trunkline.front.origins import bracketed
 from trunkline.settings import Settings
 
@@ -41,13 +42,13 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 def run(settings: Settings, open_gateway: OpenGateway, on_listening: OnListening | None = None) -> int:
     """Serve until told to stop; the exit code. Raises `StartRefused`."""
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(serve(settings, open_gateway, on_listening))
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Makes the event loop a gateway is meant to run in."""
-    return _config(Patience()).get_loop_factory()
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The one a gateway is meant to run in."""
+    return uvloop.new_event_loop()
 
 
 async def serve(
@@ -66,37 +67,46 @@ async def serve(
             async with open_gateway(settings) as gateway:
                 stop.opened(gateway.end_children)
                 front = Front(gateway)
-                server = _Server(_config(patience or Patience(), front))
-                serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+                connections = Connections(_patience(patience or Patience(), settings))
+                server = await asyncio.get_running_loop().create_server(
+                    lambda: ClientConnection(front, connections), sock=listener, backlog=BACKLOG
+                )
                 try:
-                    await server.listening(serving)
                     if on_listening is not None:
                         on_listening(address_of(listener))
-                    await stop.asked_or(serving)
+                    await stop.asked.wait()
                     front.stop()
                     await _drain(gateway, stop)
                 finally:
+                    server.close()
                     front.close()
-                    await server.finish(serving, stop)
+                    await _first_of(
+                        asyncio.ensure_future(connections.finish(LINGER)),
+                        asyncio.ensure_future(stop.forced.wait()),
+                    )
         except asyncio.CancelledError:
             if not stop.asked_while_opening:
                 raise
     return FORCED if stop.forced.is_set() else 0
 
 
+def _patience(patience: Patience, settings: Settings) -> Patience:
+    return dataclasses.replace(patience, body_seconds=settings.body_timeout, body_bytes=settings.body_limit)
+
+
 async def _drain(gateway: Gateway, stop: "_Stop") -> None:
     """While it lasts the front still answers: those who call now are told when to come back."""
     log.info("Stopping: waiting for calls in flight")
-    forced, draining = asyncio.ensure_future(stop.forced.wait()), asyncio.ensure_future(gateway.drain())
-    try:
-        await _first_of(draining, forced)
-    finally:
-        forced.cancel()
-        draining.cancel()
+    await _first_of(asyncio.ensure_future(gateway.drain()), asyncio.ensure_future(stop.forced.wait()))
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:
-    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    """Returns when one is done; the others are cancelled."""
+    try:
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 class _Stop:
@@ -124,11 +134,6 @@ class _Stop:
         self._opening = None
         self._on_forced = on_forced
 
-    async def asked_or(self, serving: asyncio.Future[None]) -> None:
-        asked = asyncio.ensure_future(self.asked.wait())
-        await _first_of(asked, serving)
-        asked.cancel()
-
     def _heard(self) -> None:
         if not self.asked.is_set():
             self.asked.set()
@@ -142,59 +147,6 @@ class _Stop:
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handling, which would end the process by the signal."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._ready = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready.set()
-
-    async def finish(self, serving: asyncio.Future[None], stop: "_Stop") -> None:
-        """Close what is open; answers still being written get a moment, unless the end is forced."""
-        self.should_exit = True
-        forced = asyncio.ensure_future(stop.forced.wait())
-        await _first_of(serving, forced)
-        self.force_exit = stop.forced.is_set()
-        forced.cancel()
-        await serving
-        if self.force_exit and self.started:
-            await (
-                self.lifespan.shutdown()
-            )  # left out by uvicorn then: it would be cancelled, with a traceback
-
-    async def listening(self, serving: asyncio.Future[None]) -> None:
-        ready = asyncio.ensure_future(self._ready.wait())
-        await _first_of(ready, serving)
-        ready.cancel()
-
-
-def _config(patience: Patience, app: Front | None = None) -> uvicorn.Config:
-    protocol = type("PatientConnection", (PatientConnection,), {"patience": patience})
-    return uvicorn.Config(
-        app or "",
-        loop="asyncio" if sys.platform == "win32" else "uvloop",
-        http=protocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # a header that any client can send is no address for the audit
-        timeout_keep_alive=int(patience.idle_seconds),
-        timeout_graceful_shutdown=LINGER,
-        backlog=BACKLOG,
-    )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,7 +2,7 @@
 
 `read_call` and `compose` are pure; `run_call` is the thin action between them. The arguments leave as the
 bytes they came in, and every field of the result comes back as the bytes the server sent. No framework is
-involved; `asgi.py` has already judged host, key and body.
+involved; `entrance.py` has already judged host, key and body.
 """
 
 import time
@@ -11,9 +11,8 @@ import msgspec
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import ExecutionFailed, FieldError, Forbidden, ValidationError
-from trunkline.front.answers import Receive
 from trunkline.front.bodies import bad_json
-from trunkline.front.watch import Watch
+from trunkline.front.exchange import Exchange
 from trunkline.model import Call, Outcome, Principal, Scope
 from trunkline.wire.jsonrpc import Malformed, fields, quote
 
@@ -35,16 +34,14 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 _requests = msgspec.json.Decoder(_Request)
 
 
-async def run_call(
-    gateway: Gateway, principal: Principal, body: bytes, request_id: str, receive: Receive
-) -> bytes:
+async def run_call(gateway: Gateway, principal: Principal, exchange: Exchange) -> bytes:
     """The body of the answer. Raises errors of the tree, and `ClientGone` when nobody waits any more."""
     started = time.perf_counter()
     if principal.scope not in _CALLERS:
         raise Forbidden(f"Calling tools needs a key with scope call; this one has {principal.scope}")
-    name, arguments, server_id = read_call(body)
-    call = Call(principal, name, arguments, server_id, request_id)
-    with Watch(receive):
+    name, arguments, server_id = read_call(exchange.body)
+    call = Call(principal, name, arguments, server_id, exchange.request_id.decode())
+    with exchange.watched():
         outcome = await gateway.call(call)
     return compose(outcome, (time.perf_counter() - started) * 1000)
 

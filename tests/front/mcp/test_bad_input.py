@@ -1,15 +1,16 @@
 """What clients get wrong at `/mcp`: each fault has the code the specification names, and hurts nobody."""
 
+import asyncio
 import json
 import logging
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.front.conftest import Running, registered
-from trunkline.front.asgi import Front
 from trunkline.model import Scope
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -209,9 +210,9 @@ async def test_ten_thousand_broken_bodies_are_the_clients_fault(
 ) -> None:
     """Sound messages of both eras, broken at random: never a 5xx, never a traceback."""
     await registered(front, tmp_path)
-    app = Front(front.gateway)
     rng = random.Random(20261119)
-    session = await own_session(app, front)
+    session = str((await open_session(front))["Mcp-Session-Id"]).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
     shapes = [
         listing(), calling("echo.echo", arguments={"text": "x"}), listing(params={}),
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
@@ -237,40 +238,23 @@ async def test_ten_thousand_broken_bodies_are_the_clients_fault(
             headers.append((b"mcp-method", rng.choice([b"tools/list", b"tools/call", b"\xff"])))
         if rng.random() < 0.5:
             headers.append((b"mcp-name", rng.choice([b"echo.echo", b"=?base64?!!?=", b"\xff"])))
-        status = await asked(app, body, headers)
+        status = await asked(reader, writer, body, headers)
         assert status < 500, body
+    writer.close()
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def own_session(app: Front, front: Running) -> bytes:
-    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
-    headers = [
-        (b"host", b"localhost"), (b"content-type", b"application/json"),
-        (b"authorization", front.bearer()["Authorization"].encode()),
-    ]  # fmt: skip
-    sent = await exchanged(app, body, headers)
-    return bytes(dict(sent[0]["headers"])[b"mcp-session-id"])
-
-
-async def asked(app: Front, body: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """The status the app answers with, without a socket."""
-    return int((await exchanged(app, body, headers))[0]["status"])
-
-
-async def exchanged(app: Front, body: bytes, headers: list[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
-    sent: list[dict[str, Any]] = []
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> dict[str, Any]:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http", "method": "POST", "path": "/mcp", "headers": headers, "http_version": "1.1",
-        "server": ("127.0.0.1", 1), "client": ("127.0.0.1", 2),
-    }  # fmt: skip
-    await app(scope, receive, send)
-    return sent
+async def asked(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    body: bytes,
+    headers: list[tuple[bytes, bytes]],
+) -> int:
+    """The status of the answer to a POST; the connection is kept."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    writer.write(b"POST /mcp HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (lines, len(body), body))
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: ([0-9]+)", head) or [b"0"]
+        await reader.readexactly(int(length))
+    return int(head.split(b" ", 2)[1])

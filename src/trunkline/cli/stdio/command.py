@@ -41,11 +41,11 @@ def stdio(
     from trunkline.cli.stdio.life import live
     from trunkline.front.mcp.http import PATH
     from trunkline.front.mcp.reception import address_of
-    from trunkline.front.server import loop_factory
+    from trunkline.front.server import new_event_loop
 
     wanted = Wanted(url, key, data_dir, address_of(PATH, server))
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(live(wanted))
     except StartRefused as refused:
         raise UsageFailure(refused.detail) from None

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from trunkline.front.exchange import Headers
 from trunkline.wire import eras, jsonrpc
 from trunkline.wire.jsonrpc import RpcId
 
@@ -170,29 +171,23 @@ _MIRRORED = b"mcp-param-"
 class Routing:
     """The headers of a request that concern the protocol."""
 
-    __slots__ = ("accept", "duplicated", "last_event_id", "method", "name", "params", "session", "version")
+    __slots__ = ("_headers", "accept", "duplicated", "last_event_id", "method", "name", "session", "version")
 
-    def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        found: dict[bytes, bytes] = {}
-        self.params: dict[str, bytes] = {}
-        self.duplicated: str | None = None
-        self.accept: bytes | None = None
-        self.last_event_id: bytes | None = None
-        for name, value in headers:
-            if name == b"accept":
-                self.accept = value if self.accept is None else self.accept + b"," + value
-            elif name == b"last-event-id":
-                self.last_event_id = value
-            elif name[:4] == b"mcp-":
-                if name in found and (name in _ROUTING or name.startswith(_MIRRORED)):
-                    self.duplicated = name.decode("ascii", "replace")
-                found[name] = value
-                if name.startswith(_MIRRORED):
-                    self.params[name[len(_MIRRORED) :].decode("latin-1")] = value
-        self.version = _plain(found.get(b"mcp-protocol-version"))
-        self.method = _plain(found.get(b"mcp-method"))
-        self.name = _plain(found.get(b"mcp-name"))
-        self.session = _plain(found.get(b"mcp-session-id"))
+    def __init__(self, headers: Headers) -> None:
+        self._headers = headers
+        accepts = headers.all(b"accept")
+        self.accept = b",".join(accepts) if accepts else None
+        self.last_event_id = headers.get(b"last-event-id")
+        twice = (name for name, _ in headers.repeated if name in _ROUTING or name.startswith(_MIRRORED))
+        self.duplicated = next((name.decode("ascii", "replace") for name in twice), None)
+        self.version = _plain(headers.get(b"mcp-protocol-version"))
+        self.method = _plain(headers.get(b"mcp-method"))
+        self.name = _plain(headers.get(b"mcp-name"))
+        self.session = _plain(headers.get(b"mcp-session-id"))
+
+    def parameter(self, suffix: str) -> str | None:
+        """Of a header that mirrors an argument."""
+        return _plain(self._headers.get(_MIRRORED + suffix.lower().encode("latin-1")))
 
     def accepts(self, kind: bytes) -> bool:
         if self.accept is None:
@@ -247,14 +242,14 @@ def check_parameters(
     except jsonrpc.Malformed:
         raise RpcFailure(jsonrpc.INVALID_PARAMS, "The arguments cannot be read") from None
     for suffix, value in expected.items():
-        given = routing.params.get(suffix.lower())
+        given = routing.parameter(suffix)
         if value is None:
             if given is not None:
                 raise _mismatch(f"Mcp-Param-{suffix} is given, and the argument it mirrors is not")
             continue
         if given is None:
             raise _mismatch(f"The header Mcp-Param-{suffix} is missing")
-        text = _decoded(given.decode("latin-1").strip(" \t"), f"Mcp-Param-{suffix}")
+        text = _decoded(given, f"Mcp-Param-{suffix}")
         if not eras.same_value(text, value):
             raise _mismatch(f"Mcp-Param-{suffix} and the argument it mirrors are not the same")
 

@@ -4,14 +4,14 @@ Both eras share one address. A request that carries an envelope is of the newer 
 names a session is of the older one; what is neither gets the answer that tells its sender what to do.
 """
 
-from trunkline.front.answers import Answer, Receive, Scope, Send
+from trunkline.front.answers import Answer
+from trunkline.front.exchange import Exchange
 from trunkline.front.mcp.desk import Visitor
 from trunkline.front.mcp.envelope import Posted, Routing, RpcFailure, identity_in, read, require_json
 from trunkline.front.mcp.modern import ModernFront
 from trunkline.front.mcp.reception import Reception
-from trunkline.front.mcp.reply import Reply, pump, refuse, send_whole
+from trunkline.front.mcp.reply import Reply, pump, refusal
 from trunkline.front.mcp.sessions import Session
-from trunkline.front.watch import Watch
 from trunkline.model import Principal
 from trunkline.wire import eras, jsonrpc
 
@@ -25,82 +25,63 @@ class McpHttp:
         self._reception = reception
         self._modern = ModernFront(reception.gateway, reception.desk, reception.audience)
 
-    async def serve(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        principal: Principal,
-        view: str | None,
-        body: bytes,
-        content_type: bytes | None,
-        request_id: str,
-    ) -> None:
+    async def serve(self, exchange: Exchange, principal: Principal, view: str | None) -> None:
         """Raises `ClientGone`, and `TrunklineError` for what is refused at the door."""
         if view is not None:
             self._gateway.get_server(view)
-        routing = Routing(scope["headers"])
-        visitor = Visitor(principal, view, request_id)
-        method = scope["method"]
+        routing = Routing(exchange.headers)
+        visitor = Visitor(principal, view, exchange.request_id.decode())
+        method = exchange.method
         if method == "POST":
-            await self._post(visitor, routing, receive, send, body, content_type)
+            await self._post(visitor, routing, exchange)
         elif method == "GET" and routing.session is not None:
-            await self._get(visitor, routing, receive, send)
+            await self._get(visitor, routing, exchange)
         elif method == "DELETE" and routing.session is not None:
-            await self._delete(visitor, routing.session, send)
+            self._delete(visitor, routing.session, exchange)
         else:
             failure = RpcFailure(jsonrpc.INVALID_REQUEST, "This address takes POST", status=405)
-            await refuse(send, None, failure, extra=((b"allow", b"POST"),))
+            exchange.reply(refusal(None, failure, extra=((b"allow", b"POST"),)))
 
-    async def _delete(self, visitor: Visitor, session_id: str, send: Send) -> None:
+    def _delete(self, visitor: Visitor, session_id: str, exchange: Exchange) -> None:
         try:
             self._reception.sessions.close(self._reception.find(visitor, session_id))
         except RpcFailure as failure:
-            await refuse(send, None, failure)
+            exchange.reply(refusal(None, failure))
         else:
-            await send_whole(send, Answer(204, b""))
+            exchange.reply(Answer(204, b""))
 
-    async def _post(
-        self,
-        visitor: Visitor,
-        routing: Routing,
-        receive: Receive,
-        send: Send,
-        body: bytes,
-        content_type: bytes | None,
-    ) -> None:
+    async def _post(self, visitor: Visitor, routing: Routing, exchange: Exchange) -> None:
         identity: jsonrpc.RpcId | None = None
         try:
-            require_json(content_type)
+            require_json(exchange.headers.get(b"content-type"))
             if not routing.accepts(_JSON) and not routing.accepts(_EVENTS):
                 raise RpcFailure(
                     jsonrpc.INVALID_REQUEST,
                     "The request must accept application/json and text/event-stream",
                     status=406,
                 )
-            posted = read(body)
+            posted = read(exchange.body)
             identity = posted.id if posted.method is not None else None
             streams = routing.accepts(_EVENTS)
             if eras.VERSION_KEY in posted.meta:
-                reply = Reply(send, streams=streams)
+                reply = Reply(exchange, streams=streams)
                 try:
-                    await self._modern.serve(visitor, posted, routing, reply, receive)
+                    await self._modern.serve(visitor, posted, routing, reply, exchange)
                 except BaseException:
                     reply.abandon()
                     raise
             else:
-                await self._post_legacy(visitor, posted, routing, send, streams)
+                await self._post_legacy(visitor, posted, routing, exchange, streams)
         except RpcFailure as failure:
             if identity is None:
-                identity = identity_in(body)
-            await refuse(send, identity, failure)
+                identity = identity_in(exchange.body)
+            exchange.reply(refusal(identity, failure))
 
     async def _post_legacy(
-        self, visitor: Visitor, posted: Posted, routing: Routing, send: Send, streams: bool
+        self, visitor: Visitor, posted: Posted, routing: Routing, exchange: Exchange, streams: bool
     ) -> None:
         if posted.method == "initialize" and posted.id is not None and routing.session is None:
-            await self._open(visitor, posted, posted.id, send)
+            self._open(visitor, posted, posted.id, exchange)
             return
         if routing.session is None:
             raise _stray(routing, posted)
@@ -111,21 +92,21 @@ class McpHttp:
                 status=400,
             )
         session = self._reception.find(visitor, routing.session)
-        reply = Reply(send, streams=streams and posted.id is not None, make_channel=session.new_stream)
+        reply = Reply(exchange, streams=streams and posted.id is not None, make_channel=session.new_stream)
         try:
             await self._reception.legacy.take(session, posted, reply, visitor.request_id)
         except BaseException:
             reply.abandon()
             raise
 
-    async def _open(self, visitor: Visitor, posted: Posted, identity: jsonrpc.RpcId, send: Send) -> None:
+    def _open(self, visitor: Visitor, posted: Posted, identity: jsonrpc.RpcId, exchange: Exchange) -> None:
         session = Session(visitor.principal, visitor.view)
         result = self._reception.legacy.initialize(session, posted)
         self._reception.open(session)
         headers = ((b"mcp-session-id", session.id.encode()),)
-        await send_whole(send, Answer(200, jsonrpc.encode_result(identity, result), headers))
+        exchange.reply(Answer(200, jsonrpc.encode_result(identity, result), headers))
 
-    async def _get(self, visitor: Visitor, routing: Routing, receive: Receive, send: Send) -> None:
+    async def _get(self, visitor: Visitor, routing: Routing, exchange: Exchange) -> None:
         """The stream of what belongs to no request, or another one taken up where it broke off."""
         try:
             session = self._reception.find(visitor, routing.session or "")
@@ -134,21 +115,21 @@ class McpHttp:
                     jsonrpc.INVALID_REQUEST, "This stream needs Accept: text/event-stream", status=406
                 )
         except RpcFailure as failure:
-            await refuse(send, None, failure)
+            exchange.reply(refusal(None, failure))
             return
         channel, after, first = session.general, None, b": listening\n\n"
         if routing.last_event_id:
             found = session.stream_of(routing.last_event_id.decode("latin-1"))
             if found is None or found[0].exhausted(found[1]):
-                await refuse(send, None, _nothing_more(), extra=((b"allow", b"POST"),))
+                exchange.reply(refusal(None, _nothing_more(), extra=((b"allow", b"POST"),)))
                 return
             channel, after = found
             first = channel.place(after)
         reader = object()
         channel.take_over(reader, after)
         try:
-            with Watch(receive):
-                await pump(send, channel, reader, first=first)
+            with exchange.watched():
+                await pump(exchange, channel, reader, first=first)
         finally:
             if channel.reader is reader:
                 channel.take_over(None)

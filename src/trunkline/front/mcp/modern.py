@@ -12,7 +12,7 @@ import msgspec
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import Declined
-from trunkline.front.answers import Receive
+from trunkline.front.exchange import Exchange
 from trunkline.front.mcp import notices
 from trunkline.front.mcp.audience import Audience, Ear
 from trunkline.front.mcp.desk import Desk, Visitor, may_call
@@ -28,7 +28,6 @@ from trunkline.front.mcp.envelope import (
 )
 from trunkline.front.mcp.parking import PREFIX, Parked, Parking, digest_of
 from trunkline.front.mcp.reply import Reply
-from trunkline.front.watch import Watch
 from trunkline.wire import eras, jsonrpc, translate
 
 MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -110,7 +109,7 @@ class ModernFront:
         self._parking = Parking()
 
     async def serve(
-        self, visitor: Visitor, posted: Posted, routing: Routing, reply: Reply, receive: Receive
+        self, visitor: Visitor, posted: Posted, routing: Routing, reply: Reply, exchange: Exchange
     ) -> None:
         """Answers one POST. Raises `RpcFailure` before anything was answered, and `ClientGone`."""
         check_mirrored(posted, routing)
@@ -119,7 +118,7 @@ class ModernFront:
             return
         client = ModernClient(posted, reply)
         try:
-            with Watch(receive):
+            with exchange.watched():
                 message = jsonrpc.encode_result(
                     posted.id, await self._answer(visitor, posted, routing, client, reply)
                 )

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from trunkline.front.answers import JSON_TYPE, Answer, Send
+from trunkline.front.answers import Answer
+from trunkline.front.exchange import Exchange
 from trunkline.front.mcp.channel import KEEP_ALIVE_SECONDS, Channel
 from trunkline.front.mcp.envelope import RpcFailure, status_of
 from trunkline.wire import jsonrpc
@@ -49,13 +50,9 @@ class Reply:
     """`Answering` over streamable HTTP."""
 
     def __init__(
-        self,
-        send: Send,
-        *,
-        streams: bool,
-        make_channel: Callable[[], Channel] = Channel,
+        self, exchange: Exchange, *, streams: bool, make_channel: Callable[[], Channel] = Channel
     ) -> None:
-        self._send = send
+        self._exchange = exchange
         self._streams = streams
         self._make_channel = make_channel
         self._made: Channel | None = None
@@ -88,15 +85,13 @@ class Reply:
         if self._pump is None:
             self._channel.take_over(self)
             self._pump = asyncio.get_running_loop().create_task(
-                pump(self._send, self._channel, self, first=self._channel.first)
+                pump(self._exchange, self._channel, self, first=self._channel.first)
             )
 
     async def finish(self, message: bytes | None, status: int = 200) -> None:
         self._stop_timer()
         if self._pump is None and message is not None:
-            headers = [JSON_TYPE, (b"content-length", b"%d" % len(message))]
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": message})
+            self._exchange.reply(Answer(status, message))
             return
         if self._pump is None:
             self._begin()
@@ -119,33 +114,21 @@ class Reply:
             self._timer = None
 
 
-async def pump(send: Send, channel: Channel, reader: object, *, first: bytes = b"") -> None:
+async def pump(exchange: Exchange, channel: Channel, reader: object, *, first: bytes = b"") -> None:
     """Write what the channel has until it is closed or somebody else reads it."""
-    await send({"type": "http.response.start", "status": 200, "headers": [*EVENTS_HEADERS]})
-    if first:
-        await send({"type": "http.response.body", "body": first, "more_body": True})
+    exchange.begin(200, EVENTS_HEADERS)
+    await exchange.write(first)
     while (events := await channel.next(reader)) is not None:
-        await send({"type": "http.response.body", "body": events, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+        await exchange.write(events)
+    exchange.end()
 
 
-async def refuse(
-    send: Send,
-    identity: jsonrpc.RpcId | None,
-    failure: RpcFailure,
-    extra: tuple[tuple[bytes, bytes], ...] = (),
-) -> None:
+def refusal(
+    identity: jsonrpc.RpcId | None, failure: RpcFailure, extra: tuple[tuple[bytes, bytes], ...] = ()
+) -> Answer:
     """The answer to a POST that is nothing but an error."""
     headers = list(extra)
     if failure.retry_after is not None:
         headers.append((b"retry-after", b"%d" % failure.retry_after))
     body = jsonrpc.encode_error(identity, failure.code, failure.message, failure.data)
-    await send_whole(send, Answer(status_of(failure), body, tuple(headers)))
-
-
-async def send_whole(send: Send, answer: Answer) -> None:
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
-    if answer.body:
-        headers.append(JSON_TYPE)
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    return Answer(status_of(failure), body, tuple(headers))

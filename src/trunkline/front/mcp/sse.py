@@ -9,15 +9,14 @@ import asyncio
 import contextlib
 import logging
 
-from trunkline.front.answers import Answer, Receive, Scope, Send
-from trunkline.front.bodies import ClientGone
+from trunkline.front.answers import Answer
+from trunkline.front.exchange import ClientGone, Exchange
 from trunkline.front.mcp.channel import Channel
 from trunkline.front.mcp.desk import Visitor
 from trunkline.front.mcp.envelope import Posted, Routing, RpcFailure, identity_in, read, require_json
 from trunkline.front.mcp.reception import Reception, address_of
-from trunkline.front.mcp.reply import pump, refuse, send_whole
+from trunkline.front.mcp.reply import pump, refusal
 from trunkline.front.mcp.sessions import Session
-from trunkline.front.watch import Watch
 from trunkline.model import Principal
 from trunkline.wire import jsonrpc
 
@@ -59,65 +58,44 @@ class McpSse:
         self._working: dict[str, set[asyncio.Task[None]]] = {}
         """Session id → what its POSTs began."""
 
-    async def stream(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        principal: Principal,
-        view: str | None,
-        body: bytes,
-        content_type: bytes | None,
-        request_id: str,
-    ) -> None:
+    async def stream(self, exchange: Exchange, principal: Principal, view: str | None) -> None:
         """A session, from its first event to its end. Raises `ServerNotFound`."""
         if view is not None:
             self._reception.gateway.get_server(view)
-        routing = Routing(scope["headers"])
-        if scope["method"] != "GET":
+        routing = Routing(exchange.headers)
+        if exchange.method != "GET":
             failure = RpcFailure(jsonrpc.INVALID_REQUEST, "This address takes GET", status=405)
-            await refuse(send, None, failure, extra=((b"allow", b"GET"),))
+            exchange.reply(refusal(None, failure, extra=((b"allow", b"GET"),)))
             return
         if not routing.accepts(b"text/event-stream"):
             failure = RpcFailure(
                 jsonrpc.INVALID_REQUEST, "This stream needs Accept: text/event-stream", status=406
             )
-            await refuse(send, None, failure)
+            exchange.reply(refusal(None, failure))
             return
         session = Session(principal, view, Channel())
         working = self._working[session.id] = set()
         session.general.take_over(session)
         self._reception.open(session)
-        post_to = scope.get("root_path", "") + address_of(MESSAGES, view)
+        post_to = address_of(MESSAGES, view)
         first = b"event: endpoint\ndata: %b?%b%b\n\n" % (post_to.encode(), _QUERY, session.id.encode())
         try:
-            with Watch(receive), contextlib.suppress(ClientGone):
-                await pump(send, session.general, session, first=first)
+            with exchange.watched(), contextlib.suppress(ClientGone):
+                await pump(exchange, session.general, session, first=first)
         finally:
             self._reception.sessions.close(session)
             del self._working[session.id]
             for task in working:
                 task.cancel()
 
-    async def take(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        principal: Principal,
-        view: str | None,
-        body: bytes,
-        content_type: bytes | None,
-        request_id: str,
-    ) -> None:
+    async def take(self, exchange: Exchange, principal: Principal, view: str | None) -> None:
         """One message; 202 says no more than that it came."""
         try:
-            if scope["method"] != "POST":
+            if exchange.method != "POST":
                 raise RpcFailure(jsonrpc.INVALID_REQUEST, "This address takes POST", status=405)
-            require_json(content_type)
-            session = self._reception.find(Visitor(principal, view, request_id), _session_id(scope))
+            require_json(exchange.headers.get(b"content-type"))
+            visitor = Visitor(principal, view, exchange.request_id.decode())
+            session = self._reception.find(visitor, _session_id(exchange))
             working = self._working.get(session.id)
             if working is None:
                 raise RpcFailure(jsonrpc.INVALID_REQUEST, "This session is spoken to at /mcp", status=404)
@@ -125,15 +103,15 @@ class McpSse:
                 busy = RpcFailure(jsonrpc.INTERNAL_ERROR, "Too many requests at once", status=503)
                 busy.retry_after = 1
                 raise busy
-            posted = read(body)
+            posted = read(exchange.body)
         except RpcFailure as failure:
             extra = ((b"allow", b"POST"),) if failure.status == 405 else ()
-            await refuse(send, identity_in(body), failure, extra)
+            exchange.reply(refusal(identity_in(exchange.body), failure, extra))
             return
-        task = asyncio.create_task(self._answer(session, posted, request_id))
+        task = asyncio.create_task(self._answer(session, posted, exchange.request_id.decode()))
         working.add(task)
         task.add_done_callback(working.discard)
-        await send_whole(send, Answer(202, b""))
+        exchange.reply(Answer(202, b""))
 
     async def _answer(self, session: Session, posted: Posted, request_id: str) -> None:
         reply = StreamReply(session.general)
@@ -146,7 +124,6 @@ class McpSse:
                 await reply.finish(jsonrpc.encode_error(posted.id, jsonrpc.INTERNAL_ERROR, said))
 
 
-def _session_id(scope: Scope) -> str:
-    query: bytes = scope.get("query_string", b"")
-    found = next((part for part in query.split(b"&") if part.startswith(_QUERY)), b"")
+def _session_id(exchange: Exchange) -> str:
+    found = next((part for part in exchange.query.split(b"&") if part.startswith(_QUERY)), b"")
     return found[len(_QUERY) :].decode("latin-1")
