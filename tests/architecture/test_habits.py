@@ -31,8 +31,11 @@ STARTS_FASTER = {
         "trunkline.front.server.run",
         "trunkline.security.private_files.replace_private",
     },
+    "store/schema.py": {"trunkline.store.migrating.upgrade"},
+    "store/sql.py": {"trunkline.store.postgresql.PostgresDatabase"},
 }
-"""Imported where they are needed, so that the other commands answer at once: they need the gateway itself."""
+"""Imported where they are needed: by commands, so that the others answer at once; in the store, because most
+gateways never need them and they weigh 22 MB."""
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

@@ -35,7 +35,7 @@ def test_a_library_is_forbidden_to_every_room_but_one(contract: dict[str, Any]) 
 def test_the_libraries_that_have_a_room_have_a_contract() -> None:
     forbidden = {name for contract in OF_ONE_LIBRARY for name in contract["forbidden_modules"]}
     assert forbidden >= {
-        *("sqlalchemy", "alembic", "aiosqlite", "asyncpg", "aiohttp"),
+        *("sqlalchemy", "alembic", "asyncpg"),
         *("fastapi", "starlette", "cryptography", "prometheus_client"),
     }
 

@@ -3,9 +3,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, event, insert, select, text
+from sqlalchemy import Connection, Engine, event, insert, select, text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from trunkline.errors import StorageUnavailable
 from trunkline.store.group_commit import GroupCommit, Work
@@ -14,28 +13,28 @@ from trunkline.store.tables import marks
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     """The writing connection of a migrated database."""
     database = SqliteDatabase(tmp_path)
     await database.open()
     await database.close()
     engine = writing_engine(tmp_path / "trunkline.db")
     yield engine
-    await engine.dispose()
+    engine.dispose()
 
 
 @pytest.fixture
-async def writer(engine: AsyncEngine) -> AsyncIterator[GroupCommit]:
+async def writer(engine: Engine) -> AsyncIterator[GroupCommit]:
     writer = GroupCommit(engine)
     yield writer
     await writer.close()
 
 
 @pytest.fixture
-def commits(engine: AsyncEngine) -> list[Connection]:
+def commits(engine: Engine) -> list[Connection]:
     """Grows by one with each commit to the file."""
     seen: list[Connection] = []
-    event.listen(engine.sync_engine, "commit", seen.append)
+    event.listen(engine, "commit", seen.append)
     return seen
 
 
@@ -50,9 +49,9 @@ class Mark:
         return self.name
 
 
-async def names(engine: AsyncEngine) -> set[str]:
-    async with engine.connect() as connection:
-        return set((await connection.execute(select(marks.c.name))).scalars())
+def names(engine: Engine) -> set[str]:
+    with engine.connect() as connection:
+        return set(connection.execute(select(marks.c.name)).scalars())
 
 
 async def submitted(writer: GroupCommit, works: list[Work]) -> list[object]:
@@ -67,17 +66,17 @@ def orphan_found_at_commit(connection: Connection) -> None:
 
 
 async def test_writes_that_wait_share_a_commit(
-    engine: AsyncEngine, writer: GroupCommit, commits: list[Connection]
+    engine: Engine, writer: GroupCommit, commits: list[Connection]
 ) -> None:
     """R-54: a commit to disk takes 7 ms; 200 callers do not wait for 200 of them."""
     works = [Mark(f"m{number}") for number in range(200)]
     answers = await asyncio.gather(*(writer.submit(work) for work in works))
     assert answers == [work.name for work in works]
-    assert await names(engine) == set(answers)
+    assert names(engine) == set(answers)
     assert 1 <= len(commits) <= 4
 
 
-async def test_a_batch_is_bounded(engine: AsyncEngine, commits: list[Connection]) -> None:
+async def test_a_batch_is_bounded(engine: Engine, commits: list[Connection]) -> None:
     """And the count of commits above is a true one: batches of one give one each."""
     writer = GroupCommit(engine, most=1)
     await asyncio.gather(*(writer.submit(Mark(f"m{number}")) for number in range(20)))
@@ -86,7 +85,7 @@ async def test_a_batch_is_bounded(engine: AsyncEngine, commits: list[Connection]
 
 
 async def test_a_write_that_fails_fails_alone(
-    engine: AsyncEngine, writer: GroupCommit, commits: list[Connection]
+    engine: Engine, writer: GroupCommit, commits: list[Connection]
 ) -> None:
     def half_done(connection: Connection) -> None:
         Mark("half")(connection)
@@ -97,12 +96,12 @@ async def test_a_write_that_fails_fails_alone(
     assert [ends[0], ends[1], ends[4]] == ["a", "twin", "b"]
     assert isinstance(ends[2], IntegrityError)
     assert isinstance(ends[3], LookupError)
-    assert await names(engine) == {"a", "twin", "b"}
+    assert names(engine) == {"a", "twin", "b"}
     assert len(commits) == 1
 
 
 async def test_a_write_alone_leaves_nothing_when_it_or_its_commit_fails(
-    engine: AsyncEngine, writer: GroupCommit, commits: list[Connection]
+    engine: Engine, writer: GroupCommit, commits: list[Connection]
 ) -> None:
     def half_done(connection: Connection) -> None:
         Mark("half")(connection)
@@ -118,11 +117,11 @@ async def test_a_write_alone_leaves_nothing_when_it_or_its_commit_fails(
     with pytest.raises(StorageUnavailable):
         await writer.submit(refused_at_commit)
     assert await writer.submit(Mark("later")) == "later"
-    assert await names(engine) == {"later"}
+    assert names(engine) == {"later"}
 
 
 async def test_a_commit_that_fails_fails_all_of_its_batch_and_nothing_later(
-    engine: AsyncEngine, writer: GroupCommit
+    engine: Engine, writer: GroupCommit
 ) -> None:
     """A write is never acknowledged that is not there."""
     works: list[Work] = [Mark("before"), orphan_found_at_commit, Mark("after")]
@@ -130,10 +129,10 @@ async def test_a_commit_that_fails_fails_all_of_its_batch_and_nothing_later(
     assert [type(end) for end in ends] == [StorageUnavailable] * 3
     assert ends[0] is not ends[2]
     assert await writer.submit(Mark("later")) == "later"
-    assert await names(engine) == {"later"}
+    assert names(engine) == {"later"}
 
 
-async def test_a_full_disk_fails_the_batch_and_passes(engine: AsyncEngine, writer: GroupCommit) -> None:
+async def test_a_full_disk_fails_the_batch_and_passes(engine: Engine, writer: GroupCommit) -> None:
     """Whatever SQLite undoes by itself when it runs out of room, nobody is told that it was kept."""
 
     def grow(connection: Connection) -> None:
@@ -141,7 +140,7 @@ async def test_a_full_disk_fails_the_batch_and_passes(engine: AsyncEngine, write
 
     def limit(pages: int) -> None:
         event.listen(
-            engine.sync_engine,
+            engine,
             "begin",
             lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}"),
         )
@@ -151,21 +150,22 @@ async def test_a_full_disk_fails_the_batch_and_passes(engine: AsyncEngine, write
     ends = await submitted(writer, works)
     assert isinstance(ends[1], Exception)
     kept = {end for end in ends if isinstance(end, str)}
-    assert await names(engine) == kept
+    assert names(engine) == kept
     limit(1_000_000)
     assert await writer.submit(Mark("later")) == "later"
-    assert await names(engine) == kept | {"later"}
+    assert names(engine) == kept | {"later"}
 
 
-async def test_a_caller_that_goes_away_harms_nobody(engine: AsyncEngine, writer: GroupCommit) -> None:
+async def test_a_caller_that_goes_away_harms_nobody(engine: Engine, writer: GroupCommit) -> None:
     """Before its turn its write does not run; with the batch under way it is kept; the writer lives on."""
     waits = asyncio.create_task(writer.submit(Mark("waits")))
     await asyncio.sleep(0)
     waits.cancel()
     started = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
     def begin(connection: Connection) -> None:
-        started.set()
+        loop.call_soon_threadsafe(started.set)
         Mark("begun")(connection)
 
     begun = asyncio.create_task(writer.submit(begin))
@@ -176,10 +176,10 @@ async def test_a_caller_that_goes_away_harms_nobody(engine: AsyncEngine, writer:
     assert begun.cancelled()
     assert waits.cancelled()
     assert await writer.submit(Mark("later")) == "later"
-    assert await names(engine) == {"begun", "neighbour", "later"}
+    assert names(engine) == {"begun", "neighbour", "later"}
 
 
-async def test_closing_commits_what_waits_and_refuses_what_comes(engine: AsyncEngine) -> None:
+async def test_closing_commits_what_waits_and_refuses_what_comes(engine: Engine) -> None:
     writer = GroupCommit(engine, most=3)
     waiting = [asyncio.create_task(writer.submit(Mark(f"m{number}"))) for number in range(10)]
     await asyncio.sleep(0)
@@ -187,4 +187,4 @@ async def test_closing_commits_what_waits_and_refuses_what_comes(engine: AsyncEn
     with pytest.raises(StorageUnavailable):
         await writer.submit(Mark("late"))
     assert await asyncio.gather(*waiting) == [f"m{number}" for number in range(10)]
-    assert await names(engine) == {f"m{number}" for number in range(10)}
+    assert names(engine) == {f"m{number}" for number in range(10)}

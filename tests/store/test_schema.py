@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import BLANK_SCHEMA, Connection, MetaData, inspect
+from sqlalchemy import BLANK_SCHEMA, Connection, MetaData, inspect, text
 
 from tests.conftest import StorePlace
 from tests.postgres import PostgresUrl
 from tests.samples import new_record, new_server
 from trunkline.errors import StartRefused
 from trunkline.store.database import Database
+from trunkline.store.migrating import upgrade
 from trunkline.store.postgresql import PostgresDatabase
-from trunkline.store.schema import MIGRATIONS, version_schema
+from trunkline.store.schema import MIGRATIONS, found_version, version_schema
 from trunkline.store.sql import SqlStore
 from trunkline.store.sqlite import SqliteDatabase
 from trunkline.store.tables import metadata
@@ -56,10 +57,26 @@ def differences(connection: Connection) -> list[Any]:
     return found
 
 
-async def test_the_migrations_make_exactly_the_tables(database: Database) -> None:
+async def test_an_empty_database_gets_exactly_the_tables(database: Database) -> None:
     """R-54."""
     await database.open()
     assert await database.read(differences) == []
+    assert await database.read(found_version) == HEAD
+    await database.close()
+
+
+async def test_the_migrations_make_exactly_the_tables(database: Database) -> None:
+    """R-54: who has come all the way has what a new installation has."""
+
+    def come_all_the_way(connection: Connection) -> None:
+        metadata.drop_all(connection)
+        connection.execute(text(f"DROP TABLE {'mcp.' if version_schema(connection) else ''}alembic_version"))
+        upgrade(connection)
+
+    await database.open()
+    await database.write(come_all_the_way)
+    assert await database.read(differences) == []
+    assert await database.read(found_version) == HEAD
     await database.close()
 
 

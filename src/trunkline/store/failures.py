@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import asyncpg
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
@@ -18,8 +17,11 @@ from trunkline.telemetry import Flood
 _log = logging.getLogger(__name__)
 _flood = Flood()
 
-FOREIGN = (DBAPIError, NoConnectionFree, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
-"""What a database that is away, full, damaged or overloaded raises; anything else is a mistake of ours."""
+FOREIGN: tuple[type[Exception], ...] = (DBAPIError, NoConnectionFree, OSError)
+"""What a database that is away, full, damaged or overloaded raises; anything else is a mistake of ours.
+
+A driver may add errors that reach us without SQLAlchemy's wrapping.
+"""
 
 
 def driver_error(error: BaseException) -> BaseException:
@@ -45,10 +47,10 @@ def unavailable(error: BaseException) -> StorageUnavailable:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(foreign: tuple[type[Exception], ...] = FOREIGN) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
         raise TrunklineError("The change contradicts what is already stored.") from error
-    except FOREIGN as error:
+    except foreign as error:
         raise unavailable(error) from error

@@ -4,17 +4,17 @@ A commit to disk costs milliseconds whatever is in it, so the writer takes every
 up meanwhile, runs each in a savepoint of its own, commits once, and only then answers. A write that
 fails, fails alone; a commit that fails, fails all of its batch. A write that has the commit to itself needs
 no savepoint: so are the records of calls, many in one write. Callers may go away at any time.
-Knows nothing of SQLite but that it wants this.
+Works in a thread of its own. Knows nothing of SQLite but that it wants this.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Connection, Engine
 
 from trunkline.errors import StorageUnavailable
 from trunkline.store.failures import unavailable
@@ -40,8 +40,9 @@ class _Failed:
 
 
 class GroupCommit:
-    def __init__(self, engine: AsyncEngine, *, most: int = 256) -> None:
+    def __init__(self, engine: Engine, *, most: int = 256) -> None:
         self._engine = engine
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._most = most
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
@@ -72,6 +73,7 @@ class GroupCommit:
                     await self._commit(batch)
         finally:
             self._stopped = True
+            self._thread.shutdown(wait=False)
             for waiting in self._queue:
                 _answer(waiting, _Failed(_stopped()))
 
@@ -84,13 +86,10 @@ class GroupCommit:
         return batch
 
     async def _commit(self, batch: Sequence[_Waiting]) -> None:
+        works = [waiting.work for waiting in batch]
         try:
-            if len(batch) == 1:
-                async with self._engine.connect() as connection:
-                    outcomes = [await connection.run_sync(_run_alone, batch[0].work)]
-            else:
-                async with self._engine.begin() as connection:
-                    outcomes = await connection.run_sync(_run_each, [waiting.work for waiting in batch])
+            loop = asyncio.get_running_loop()
+            outcomes = await loop.run_in_executor(self._thread, _run_all, self._engine, works)
         except BaseException as error:
             for waiting in batch:
                 _answer(waiting, _Failed(unavailable(error)))
@@ -101,8 +100,17 @@ class GroupCommit:
                 _answer(waiting, outcome)
 
 
+def _run_all(engine: Engine, works: Sequence[Work]) -> list[_Done | _Failed]:
+    """Raises when the commit fails."""
+    if len(works) == 1:
+        with engine.connect() as connection:
+            return [_run_alone(connection, works[0])]
+    with engine.begin() as connection:
+        return _run_each(connection, works)
+
+
 def _run_alone(connection: Connection, work: Work) -> _Done | _Failed:
-    """Without a savepoint, which has nobody to protect here. Raises when the commit fails."""
+    """Without a savepoint, which has nobody to protect here."""
     with connection.begin() as transaction:
         try:
             value = work(connection)

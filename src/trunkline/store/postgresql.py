@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 VARIABLE = "MCP_AGGREGATOR_DATABASE_URL"
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 30.0
+_FOREIGN = (*FOREIGN, asyncpg.PostgresError, asyncpg.InterfaceError)
 _MIGRATION_LOCK = int.from_bytes(b"trunklin")
 _LOCK_TIMEOUT = "20s"
 
@@ -59,7 +60,7 @@ class PostgresDatabase:
     async def open(self) -> None:
         try:
             await self._migrate()
-        except (*FOREIGN, ValueError) as error:
+        except (*_FOREIGN, ValueError) as error:
             await self.close()
             raise StartRefused(_why(error)) from None
         self._closed = False
@@ -72,12 +73,12 @@ class PostgresDatabase:
         await self._engine.dispose()
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:
-        with self._counted(), translated():
+        with self._counted(), translated(_FOREIGN):
             async with self._engine.connect() as connection:
                 return await connection.run_sync(work)
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
-        with self._counted(), translated():
+        with self._counted(), translated(_FOREIGN):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
 

@@ -33,7 +33,6 @@ from trunkline.ports import AuditFilter, Store, StoredTool, ToolDraft
 from trunkline.settings import Settings
 from trunkline.store import definitions, rows
 from trunkline.store.database import Database
-from trunkline.store.postgresql import PostgresDatabase
 from trunkline.store.sqlite import SqliteDatabase
 from trunkline.store.tables import (
     api_keys,
@@ -71,6 +70,8 @@ class SqlStore:
 
     @classmethod
     def postgresql(cls, url: str) -> "SqlStore":
+        from trunkline.store.postgresql import PostgresDatabase  # its driver weighs 10 MB
+
         return cls(PostgresDatabase(url))
 
     async def open(self) -> None:

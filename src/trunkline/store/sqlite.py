@@ -2,19 +2,21 @@
 
 A lock on the folder is held for life, because two processes with two catalogues on one file would each
 be wrong. Writes go through `GroupCommit` on the only connection that ever writes; reads have their own
-connections, which WAL lets look past a write under way. `synchronous=FULL` is what makes an acknowledged
-write survive a power cut; group commit is what makes that affordable.
+connections, which WAL lets look past a write under way. Both work in threads of their own, with the driver as
+it is. `synchronous=FULL` is what makes an acknowledged write survive a power cut; group commit is what makes
+that affordable.
 """
 
+import asyncio
 import fcntl
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from trunkline.errors import StartRefused, StorageUnavailable
 from trunkline.store.failures import code_of, translated
@@ -26,6 +28,7 @@ Result = TypeVar("Result")
 
 DATABASE = "trunkline.db"
 LOCK = "trunkline.lock"
+READERS = 4
 _DAMAGED = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
@@ -34,8 +37,9 @@ class SqliteDatabase:
         self._data_dir = data_dir
         self._file = data_dir / DATABASE
         self._lock: int | None = None
-        self._reads: AsyncEngine | None = None
-        self._writes: AsyncEngine | None = None
+        self._reads: Engine | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._writes: Engine | None = None
         self._writer: GroupCommit | None = None
 
     async def open(self) -> None:
@@ -43,9 +47,10 @@ class SqliteDatabase:
             self._lock = _take_folder(self._data_dir)
             _prepare_file(self._file)
             self._writes = writing_engine(self._file)
-            async with self._writes.begin() as connection:
-                await connection.run_sync(migrate)
             self._reads = reading_engine(self._file)
+            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._readers, _migrate, self._writes)
             self._writer = GroupCommit(self._writes)
         except OSError as error:
             await self.close()
@@ -65,20 +70,23 @@ class SqliteDatabase:
             await self._writer.close()
             self._writer = None
         # The writer's connection goes last, so that it alone folds the log back into the file.
+        if self._readers is not None:
+            await asyncio.to_thread(self._readers.shutdown)
+            self._readers = None
         for engine in (self._reads, self._writes):
             if engine is not None:
-                await engine.dispose()
+                engine.dispose()
         self._reads = self._writes = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:
-        if self._reads is None:
+        if self._reads is None or self._readers is None:
             raise StorageUnavailable("The database is closed.")
         with translated():
-            async with self._reads.connect() as connection:
-                return await connection.run_sync(work)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, _read, self._reads, work)
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         if self._writer is None:
@@ -94,6 +102,16 @@ class SqliteDatabase:
                 "to start with an empty one."
             )
         return f"{self._file} cannot be opened ({code}): {error.orig}."
+
+
+def _migrate(engine: Engine) -> None:
+    with engine.begin() as connection:
+        migrate(connection)
+
+
+def _read(engine: Engine, work: Callable[[Connection], Result]) -> Result:
+    with engine.connect() as connection:
+        return work(connection)
 
 
 def _take_folder(data_dir: Path) -> int:
@@ -123,19 +141,19 @@ def _prepare_file(file: Path) -> None:
         os.close(descriptor)
 
 
-def writing_engine(file: Path) -> AsyncEngine:
+def writing_engine(file: Path) -> Engine:
     pragmas = ("busy_timeout=5000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
     return _engine(file, pragmas, begin="BEGIN IMMEDIATE", connections=1)
 
 
-def reading_engine(file: Path) -> AsyncEngine:
+def reading_engine(file: Path) -> Engine:
     pragmas = ("busy_timeout=5000", "query_only=ON")
-    return _engine(file, pragmas, begin="BEGIN", connections=4)
+    return _engine(file, pragmas, begin="BEGIN", connections=READERS)
 
 
-def _engine(file: Path, pragmas: tuple[str, ...], *, begin: str, connections: int) -> AsyncEngine:
-    engine = create_async_engine(
-        URL.create("sqlite+aiosqlite", database=str(file)),
+def _engine(file: Path, pragmas: tuple[str, ...], *, begin: str, connections: int) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(file)),
         pool_size=connections,
         max_overflow=0,
         hide_parameters=True,
@@ -152,6 +170,6 @@ def _engine(file: Path, pragmas: tuple[str, ...], *, begin: str, connections: in
     def begin_transaction(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
-    event.listen(engine.sync_engine, "connect", set_up)
-    event.listen(engine.sync_engine, "begin", begin_transaction)
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", begin_transaction)
     return engine

@@ -59,7 +59,7 @@ class OutboundClient:
         self, policy: OutboundPolicy, *, tls: ssl.SSLContext | None = None, lookup: Lookup = system_lookup
     ) -> None:
         self._policy = policy
-        self._tls = tls or _tls_context()
+        self._tls = tls
         self._lookup = lookup
 
     def open(self, url: str, headers: Mapping[str, str], *, accept: str) -> "OutboundSession":
@@ -84,6 +84,8 @@ class OutboundClient:
     async def connect(self, address: Address, make: Callable[[], HttpConnection]) -> HttpConnection:
         """A new connection. Raises what the system raises, and `TrunklineError` where the policy forbids."""
         allowed = await self._allowed_addresses(address)
+        if address.secure and self._tls is None:
+            self._tls = _tls_context()  # once for all, and not before somebody needs it: it weighs 2 MB
         made = await _first_connected(allowed, lambda found: self._connected_socket(address, found))
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
