@@ -1,4 +1,4 @@
-"""A real gateway behind a real uvicorn on a free port, with keys of every scope and a real STDIO server."""
+"""A real gateway behind a real socket on a free port, with keys of every scope and a real STDIO server."""
 
 import asyncio
 import contextlib

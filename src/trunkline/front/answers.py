@@ -12,7 +12,7 @@ import msgspec
 
 from trunkline.errors import FieldError, TrunklineError, ValidationError
 
-JSON_TYPE = (b"content-type", b"application/json")
+JSON = b"application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Answer:
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Beside content type and length."""
+    content_type: bytes | None = JSON
+    """Of a body, where there is one; None where the headers say it."""
 
 
 def encode(value: object) -> bytes:

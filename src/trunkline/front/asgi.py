@@ -67,7 +67,7 @@ class _Bridge:
         body = message.get("body", b"")
         if not message.get("more_body") and not exchange.started:
             kept = tuple(each for each in self._headers if each[0].lower() != b"content-length")
-            exchange.reply(Answer(self._status, body, kept), content_type=None)
+            exchange.reply(Answer(self._status, body, kept, content_type=None))
             return
         if not exchange.started:
             exchange.begin(self._status, self._headers)

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Protocol
 
-from trunkline.front.answers import JSON_TYPE, Answer
+from trunkline.front.answers import Answer
 from trunkline.model import Principal
 
 Header = tuple[bytes, bytes]
@@ -140,15 +140,15 @@ class Exchange:
     def started(self) -> bool:
         return self._started
 
-    def reply(self, answer: Answer, content_type: Header | None = JSON_TYPE) -> None:
+    def reply(self, answer: Answer) -> None:
         """The whole answer at once; nothing when one was begun already."""
         if self._started:
             return
         self._started = True
         body = answer.body
         headers = [b"%b: %b\r\n" % header for header in answer.headers]
-        if content_type is not None and body:
-            headers.append(b"%b: %b\r\n" % content_type)
+        if answer.content_type is not None and body:
+            headers.append(b"content-type: %b\r\n" % answer.content_type)
         if answer.status not in _BODILESS:
             headers.append(b"content-length: %d\r\n" % len(body))
         if self.method == "HEAD":
