@@ -69,7 +69,6 @@ class ClientConnection(asyncio.Protocol):
         self._size = 0
         self._current: Exchange | None = None
         self._waiting: deque[tuple[Exchange, Answer | None]] = deque()
-        self._work: asyncio.Task[None] | None = None
         self._paused = False
         self._last = False
         """Whether no further request is read."""
@@ -194,14 +193,14 @@ class ClientConnection(asyncio.Protocol):
         while self._waiting and self._current is None and self._room.is_set():
             exchange, refusal = self._waiting.popleft()
             self._current = exchange
-            self._state = _State.BUSY
+            self._enter(_State.BUSY)
             if refusal is not None:
                 exchange.reply(refusal)
             else:
-                self._work = self._loop.create_task(self._entrance.serve(exchange))
+                exchange.worker = self._loop.create_task(self._entrance.serve(exchange))
 
     def answered(self, *, whole: bool) -> None:
-        exchange, self._current, self._work = self._current, None, None
+        exchange, self._current = self._current, None
         transport = self._transport
         if exchange is None or transport is None:
             return
@@ -332,6 +331,8 @@ class ClientConnection(asyncio.Protocol):
                 self._refuse_late("The request head was not complete after", patience.head_seconds)
             case _State.BODY if passed > patience.body_seconds:
                 self._refuse_late("The request body did not arrive within", patience.body_seconds)
+            case _State.BUSY if passed > patience.silent_seconds and self._current is not None:
+                self._current.silent()
             case _State.IDLE if passed > patience.idle_seconds:
                 self._close()
             case _State.LEAVING if passed > patience.linger_seconds:
@@ -361,8 +362,8 @@ class ClientConnection(asyncio.Protocol):
             self._current.keep_alive = False
 
     def cut_off(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
+        if self._current is not None and self._current.worker is not None:
+            self._current.worker.cancel()
         elif self._transport is not None:
             self._transport.abort()
 

@@ -16,6 +16,8 @@ class Patience:
     """For the rest of a body."""
     idle_seconds: float = 75.0
     """Between two requests."""
+    silent_seconds: float = 15.0
+    """Of ours, before a client that is waiting is given a sign of life."""
     unread_seconds: float = 30.0
     """Without the client taking anything of an answer."""
     linger_seconds: float = 2.0

@@ -98,8 +98,9 @@ class Line(Protocol):
 
 class Exchange:
     __slots__ = (
-        "_chunked", "_line", "_on_gone", "_started", "body", "client", "gone", "headers", "http10",
-        "keep_alive", "local", "method", "path", "principal", "query", "request_id", "target",
+        "_chunked", "_line", "_on_gone", "_on_silence", "_started", "body", "client", "gone", "headers",
+        "http10", "keep_alive", "local", "method", "path", "principal", "query", "request_id", "target",
+        "worker",
     )  # fmt: skip
 
     def __init__(
@@ -128,11 +129,14 @@ class Exchange:
         self.keep_alive = True
         self.principal: Principal | None = None
         self.request_id = b"-"
+        self.worker: asyncio.Task[None] | None = None
+        """Who answers it."""
         self.gone = False
         """Whether the client hung up before it was answered."""
         self._started = False
         self._chunked = False
         self._on_gone: Callable[[], object] | None = None
+        self._on_silence: Callable[[], object] | None = None
 
     # The answer
 
@@ -194,12 +198,21 @@ class Exchange:
     # The client
 
     def watched(self) -> "_Watch":
-        """A context whose task is cancelled when the client goes; it is left with `ClientGone` then."""
+        """Within it the worker is cancelled when the client goes; it is left with `ClientGone` then."""
         return _Watch(self)
 
     def when_gone(self, act: Callable[[], object] | None) -> None:
         """`act` is called when the client goes; None takes that back."""
         self._on_gone = act
+
+    def when_silent(self, act: Callable[[], object] | None) -> None:
+        """`act` is called when nothing was said for so long that somebody on the way could lose patience."""
+        self._on_silence = act
+
+    def silent(self) -> None:
+        """Called by the connection."""
+        if self._on_silence is not None and not self._started:
+            self._on_silence()
 
     def lost(self) -> None:
         """Called by the connection."""
@@ -209,12 +222,11 @@ class Exchange:
 
 
 class _Watch:
-    __slots__ = ("_exchange", "_gone", "_task")
+    __slots__ = ("_exchange", "_gone")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._gone = False
-        self._task = asyncio.current_task()
 
     def __enter__(self) -> None:
         if self._exchange.gone:
@@ -223,8 +235,8 @@ class _Watch:
 
     def _leave(self) -> None:
         self._gone = True
-        if self._task is not None:
-            self._task.cancel()
+        if self._exchange.worker is not None:
+            self._exchange.worker.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

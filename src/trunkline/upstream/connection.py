@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from trunkline.errors import Lost, NotSent, ProtocolViolation, RpcError, UpstreamError, UpstreamTimeout
 from trunkline.model import Counterpart, Era, Errand
 from trunkline.telemetry import Flood
+from trunkline.upstream.deadlines import Deadlines
 from trunkline.upstream.listening import ACKNOWLEDGED, CHANGES, Subscription
-from trunkline.upstream.running import QUESTIONS, Deadline, Running, answer_to
+from trunkline.upstream.running import QUESTIONS, Running, answer_to
 from trunkline.upstream.wires import Exchange, Wire
 from trunkline.wire import eras, jsonrpc
 from trunkline.wire.eras import Introduction
@@ -67,6 +68,7 @@ class Connection:
         self._introduction: Introduction | None = None
         self._keys = itertools.count(1)
         self._running: dict[int, Running] = {}
+        self._deadlines = Deadlines()
         self._alone = asyncio.Lock()
         self._one_at_a_time = False
         """Where a server's questions do not say in which call it asks, there is only ever one call."""
@@ -186,6 +188,7 @@ class Connection:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._wire.close()
+        self._deadlines.close()
 
     @property
     def alive(self) -> bool:
@@ -294,25 +297,24 @@ class Connection:
     async def _run(self, exchange: Exchange, seconds: float, client: Counterpart | None = None) -> bytes:
         if self._ending is not None:
             raise NotSent(self._ending.reason)
-        deadline = Deadline(seconds, self._patience.request_cap)
+        deadline = self._deadlines.begin(seconds, self._patience.request_cap)
         running = self._running[exchange.key] = Running(deadline, client)
         try:
-            async with deadline.scope:
-                try:
-                    return await self._wire.exchange(exchange)
-                finally:
-                    deadline.end()
-        except TimeoutError:
+            return await self._wire.exchange(exchange)
+        except asyncio.CancelledError:
+            self._deadlines.end(deadline)
+            if not deadline.took_effect():
+                await self._withdraw(exchange, "the caller went away")
+                raise
             if self._ending is not None:
                 raise (Lost if exchange.sent else NotSent)(self._ending.reason) from None
             await self._withdraw(exchange, "timed out")
             raise UpstreamTimeout(f"no answer within {deadline.waited():.3g} s") from None
-        except asyncio.CancelledError:
-            await self._withdraw(exchange, "the caller went away")
-            raise
         finally:
+            self._deadlines.end(deadline)
             del self._running[exchange.key]
-            running.end()
+            if running.questions:
+                running.end()
 
     async def _withdraw(self, exchange: Exchange, reason: str) -> None:
         if exchange.sent and self._ending is None and exchange.method != "initialize":

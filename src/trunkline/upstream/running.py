@@ -1,4 +1,4 @@
-"""One request under way on a connection: how long it may take, and what its server says in its course.
+"""One request under way on a connection: what its server says in its course, and who is to hear it.
 
 Progress moves the deadline on and goes to the client, questions are put to the client, and while one is
 open the deadline waits for a person. `connection.py` finds out which request is meant; a wire never does.
@@ -8,6 +8,7 @@ import asyncio
 
 from trunkline.errors import Declined
 from trunkline.model import Counterpart
+from trunkline.upstream.deadlines import Deadline
 from trunkline.wire import jsonrpc
 from trunkline.wire.jsonrpc import RpcId
 
@@ -17,7 +18,7 @@ QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/li
 class Running:
     __slots__ = ("client", "deadline", "questions")
 
-    def __init__(self, deadline: "Deadline", client: Counterpart | None) -> None:
+    def __init__(self, deadline: Deadline, client: Counterpart | None) -> None:
         self.deadline = deadline
         self.client = client
         self.questions: set[asyncio.Task[bytes]] = set()
@@ -38,7 +39,6 @@ class Running:
             self.deadline.release()
 
     def end(self) -> None:
-        self.deadline.end()
         for question in self.questions:
             question.cancel()
 
@@ -56,43 +56,3 @@ async def answer_to(identity: RpcId, method: str, params: bytes, running: Runnin
         return jsonrpc.encode_result(identity, await running.put(method, params))
     except Declined as declined:
         return jsonrpc.encode_error(identity, declined.code, declined.message)
-
-
-class Deadline:
-    """A time limit that progress moves on, up to a cap, and that can be brought forward to now."""
-
-    def __init__(self, seconds: float, cap: float) -> None:
-        now = asyncio.get_running_loop().time()
-        self._started = now
-        self._seconds = seconds
-        self._latest = now + max(cap, seconds)
-        self._held = 0
-        self._over = False
-        self.scope = asyncio.timeout_at(now + seconds)
-
-    def extend(self) -> None:
-        if not self._held:
-            self._move(min(asyncio.get_running_loop().time() + self._seconds, self._latest))
-
-    def hold(self) -> None:
-        """A person is asked: only the cap counts until `release`."""
-        self._held += 1
-        self._move(self._latest)
-
-    def release(self) -> None:
-        self._held -= 1
-        self.extend()
-
-    def expire(self) -> None:
-        self._move(asyncio.get_running_loop().time())
-
-    def end(self) -> None:
-        """What comes late changes nothing any more."""
-        self._over = True
-
-    def _move(self, when: float) -> None:
-        if not self._over and not self.scope.expired():
-            self.scope.reschedule(when)
-
-    def waited(self) -> float:
-        return asyncio.get_running_loop().time() - self._started

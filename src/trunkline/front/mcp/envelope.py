@@ -8,6 +8,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -168,6 +169,12 @@ _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-i
 _MIRRORED = b"mcp-param-"
 
 
+@lru_cache(64)
+def _kinds_in(accept: bytes) -> frozenset[bytes]:
+    """Each client always sends the same."""
+    return frozenset(part.partition(b";")[0].strip().lower() for part in accept.split(b","))
+
+
 class Routing:
     """The headers of a request that concern the protocol."""
 
@@ -192,12 +199,8 @@ class Routing:
     def accepts(self, kind: bytes) -> bool:
         if self.accept is None:
             return True
-        main = kind.partition(b"/")[0] + b"/*"
-        for part in self.accept.split(b","):
-            given = part.partition(b";")[0].strip().lower()
-            if given in (kind, main, b"*/*"):
-                return True
-        return False
+        kinds = _kinds_in(self.accept)
+        return kind in kinds or b"*/*" in kinds or kind.partition(b"/")[0] + b"/*" in kinds
 
 
 def _plain(value: bytes | None) -> str | None:

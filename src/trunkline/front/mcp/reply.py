@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trunkline.front.answers import Answer
 from trunkline.front.exchange import Exchange
-from trunkline.front.mcp.channel import KEEP_ALIVE_SECONDS, Channel
+from trunkline.front.mcp.channel import Channel
 from trunkline.front.mcp.envelope import RpcFailure, status_of
 from trunkline.wire import jsonrpc
 
@@ -57,10 +57,8 @@ class Reply:
         self._make_channel = make_channel
         self._made: Channel | None = None
         self._pump: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         if streams:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(KEEP_ALIVE_SECONDS, self._begin)
+            exchange.when_silent(self._begin)
 
     @property
     def streams(self) -> bool:
@@ -89,7 +87,6 @@ class Reply:
             )
 
     async def finish(self, message: bytes | None, status: int = 200) -> None:
-        self._stop_timer()
         if self._pump is None and message is not None:
             self._exchange.reply(Answer(status, message))
             return
@@ -103,15 +100,10 @@ class Reply:
 
     def abandon(self) -> None:
         """It is answered in another way, or nobody reads any more."""
-        self._stop_timer()
+        self._exchange.when_silent(None)
         if self._pump is not None:
             self._channel.close()
             self._pump.cancel()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 async def pump(exchange: Exchange, channel: Channel, reader: object, *, first: bytes = b"") -> None:
