@@ -4,12 +4,22 @@
 written once. `sqlite.py` and `postgresql.py` implement this; how a write becomes durable is theirs alone.
 """
 
+import json
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+import msgspec
 from sqlalchemy import Connection
 
 Result = TypeVar("Result")
+
+
+def as_json(value: object) -> str:
+    """For JSON columns: the quick way, which half a surrogate pair is too much for."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
 
 
 class Database(Protocol):

@@ -17,6 +17,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from trunkline.errors import SettingsError, StartRefused, StorageUnavailable
+from trunkline.store.database import as_json
 from trunkline.store.failures import FOREIGN, code_of, driver_error, translated
 from trunkline.store.schema import migrate
 from trunkline.store.tables import SCHEMA
@@ -55,6 +56,7 @@ class PostgresDatabase:
             pool_timeout=10,
             pool_pre_ping=True,
             hide_parameters=True,
+            json_serializer=as_json,
         )
 
     async def open(self) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from trunkline.errors import StartRefused, StorageUnavailable
+from trunkline.store.database import as_json
 from trunkline.store.failures import code_of, translated
 from trunkline.store.group_commit import GroupCommit
 from trunkline.store.schema import migrate
@@ -157,6 +158,7 @@ def _engine(file: Path, pragmas: tuple[str, ...], *, begin: str, connections: in
         pool_size=connections,
         max_overflow=0,
         hide_parameters=True,
+        json_serializer=as_json,
         execution_options={"schema_translate_map": {SCHEMA: None}},
     )
 

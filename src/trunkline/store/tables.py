@@ -52,7 +52,7 @@ class UtcTime(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError("a time without a zone cannot be stored")
-        return value.astimezone(UTC)
+        return value if value.tzinfo is UTC else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
@@ -67,8 +67,8 @@ class Words(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None:
-            return None
+        if value is None or (value.isascii() and "\x00" not in value):
+            return value
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
