@@ -14,13 +14,13 @@ import typer
 from prometheus_client import Counter, Gauge, Histogram
 from typer.core import TyperCommand, TyperGroup
 
-from tests.journeys import test_mcp_cells
+from tests.journeys import test_mcp_cells, test_mcp_tasks
 from tests.journeys.cells import CELLS, FEATURES, by_itself
 from trunkline.cli.main import app
 from trunkline.settings import Settings, variable_of
 from trunkline.telemetry import Metrics
 
-__all__ = ["test_mcp_cells"]  # read for the features it states
+__all__ = ["test_mcp_cells", "test_mcp_tasks"]  # read for the features it states
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- made by scripts/docs: begin -->", "<!-- made by scripts/docs: end -->"

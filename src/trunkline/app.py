@@ -18,6 +18,7 @@ from trunkline.core.server_registry import ServerRegistry
 from trunkline.core.shelves import Shelves
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
+from trunkline.core.tasks import Tasks
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import StartRefused
 from trunkline.ports import Clock, Store
@@ -26,6 +27,7 @@ from trunkline.security.cipher import AesCipher, load_key_ring
 from trunkline.security.keys import first_admin_key
 from trunkline.security.outbound import Outbound
 from trunkline.security.profiles import Profiles, load_profiles
+from trunkline.security.task_ids import TaskIds
 from trunkline.security.variables import Variables
 from trunkline.settings import Settings
 from trunkline.store.sql import store_for
@@ -106,10 +108,11 @@ def _assemble(
 ) -> Gateway:
     metrics = Metrics()
     events = Events()
+    ring = load_key_ring(settings.credential_key, settings.data_dir)
     journal = Journal(store, on_audit_dropped=metrics.audit_dropped.inc)
     registry = ServerRegistry(
         store=store,
-        cipher=AesCipher(load_key_ring(settings.credential_key, settings.data_dir)),
+        cipher=AesCipher(ring),
         policy=_admission(settings, outbound),
         clock=clock,
         journal=journal,
@@ -192,4 +195,5 @@ def _assemble(
         subscriptions=subscriptions,
         shelves=Shelves(registry=registry, aggregator=aggregator, dotted=settings.tool_names == "dotted"),
         limits=Limits(clock=clock, most_calls=settings.max_calls_per_key, per_minute=settings.rate_limit),
+        tasks=Tasks(ids=TaskIds(ring), registry=registry, router=router),
     )

@@ -332,6 +332,8 @@ class Outcome:
     warning: str | None = None
     modern: bool = False
     """Whether the result is in the newer era's words."""
+    task: bool = False
+    """Whether the tool goes on as a task, which `result` tells of under its server's own id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ _FINE = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5,
 _COARSE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-CALL_OUTCOMES = ("ok", "rpc_error", "timeout", "lost", "unavailable")
+CALL_OUTCOMES = ("ok", "task", "rpc_error", "timeout", "lost", "unavailable")
 
 
 class Metrics:

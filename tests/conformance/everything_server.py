@@ -3,18 +3,20 @@
 Run it with `stdio` or `http PORT` (then at http://127.0.0.1:PORT/mcp). It speaks both eras; `--era legacy`
 knows nothing of 2026-07-28 and `--era modern` nothing but that. Every tool exists in both eras: what asks its
 client does so by a request of its own in a session, and by `input_required` where there is none, so that the
-scenarios of one era can be played through a gateway to a server of the other.
+scenarios of one era can be played through a gateway to a server of the other; tasks alone are of the newer.
 """
 
 import argparse
 import asyncio
 import json
 import re
+import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Protocol, cast, get_args
 
 import mcp_types as types
 import uvicorn
@@ -29,7 +31,6 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
-    ListenHandler,
     PromptsListChanged,
     ResourceUpdated,
     ServerEvent,
@@ -45,6 +46,16 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # run as a script, it has to find its other half
+from tests.conformance.everything_tasks import (
+    EXTENSION,
+    Job,
+    Jobs,
+    Params,
+    require_tasks,
+    takes_tasks,
+)
 
 Context = ServerRequestContext[Any, Any]
 Content = list[types.ContentBlock]
@@ -87,6 +98,14 @@ class Unanswered(Exception):
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__()
         self.result = result
+
+
+class Begun(Exception):
+    """The call goes on as a task."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        super().__init__()
+        self.task = task
 
 
 @dataclass
@@ -157,11 +176,44 @@ class Call:
             case types.ListRootsRequest():
                 return await session.send_request(question, types.ListRootsResult, metadata=here)
 
+    async def as_task(self, work: "Callable[[Asker], Awaitable[str]]", *, required: bool = False) -> str:
+        """Do the work as a task where the client takes tasks; where it does not, at once or not at all."""
+        if not takes_tasks(self.ctx):
+            if required and self.modern:
+                require_tasks(self.ctx)
+            if required:
+                raise ValueError("the client cannot do tasks")
+            return await work(self)
+
+        async def to_result(job: Job) -> types.CallToolResult:
+            return await result_of(work(job))
+
+        raise Begun(self.server.jobs.begin(to_result))
+
     async def log(self, text: str) -> None:
         """At level info: a session may have asked for less, a request without one must have asked for it."""
         if not self.modern and not self.server.wants_info(self.ctx):
             return
         await self.ctx.session.send_log_message("info", text, "everything", self.ctx.request_id)
+
+
+class Asker(Protocol):
+    """What can put questions to the client: a call, or the task it has become."""
+
+    async def ask(self, questions: types.InputRequests) -> types.InputResponses: ...
+
+
+async def result_of(work: Awaitable[str | Content]) -> types.CallToolResult:
+    """What a tool has come to. A fault of the protocol's is none of its results."""
+    try:
+        result = await work
+    except (MCPError, Unanswered, Begun):
+        raise
+    except Exception as failure:
+        return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
+    return types.CallToolResult(
+        content=[types.TextContent(text=result)] if isinstance(result, str) else result
+    )
 
 
 def form(message: str, properties: Schema, required: list[str] | None = None) -> types.ElicitRequest:
@@ -275,6 +327,7 @@ async def test_tool_with_progress(call: Call) -> str:
 
 @tool("Closes its stream, then answers on the one the client opens instead")
 async def test_reconnection(call: Call) -> str:
+    await call.log("The stream is about to close")
     if call.ctx.close_sse_stream is not None:
         await call.ctx.close_sse_stream()
         await asyncio.sleep(0.1)
@@ -457,6 +510,75 @@ async def json_schema_2020_12_tool(call: Call) -> str:
     return f"Called with: {json.dumps(call.params.arguments)}"
 
 
+# Tools that take long
+
+
+@tool("Greets, at once", texts("name"))
+async def greet(call: Call) -> str:
+    return f"Hello, {call.argument('name')}!"
+
+
+@tool(
+    "Takes as long as it is told, as a task; else no longer than a second",
+    {"type": "object", "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}}},
+)
+async def slow_compute(call: Call) -> str:
+    seconds = float(call.argument("seconds"))
+
+    async def work(asker: Asker) -> str:
+        await asyncio.sleep(min(seconds, 1) if asker is call else seconds)
+        return f"Computed for {seconds:g} s"
+
+    return await (call.as_task(work) if seconds else work(call))
+
+
+@tool("Fails after a moment; only as a task")
+async def failing_job(call: Call) -> str:
+    async def work(asker: Asker) -> str:
+        await asyncio.sleep(0.2)
+        raise ValueError("The job has failed")
+
+    return await call.as_task(work, required=True)
+
+
+@tool("Comes to no result at all")
+async def protocol_error_job(call: Call) -> str:
+    async def work(asker: Asker) -> str:
+        raise MCPError(types.INTERNAL_ERROR, "The job is out of order")
+
+    return await call.as_task(work)
+
+
+@tool("Asks before it deletes", texts("filename"))
+async def confirm_delete(call: Call) -> str:
+    async def work(asker: Asker) -> str:
+        answers = await asker.ask({"confirm": form_of_one("Delete it?", "confirm", "boolean")})
+        return f"{call.argument('filename')}: {told(answers['confirm'])}"
+
+    return await call.as_task(work)
+
+
+@tool("Asks two questions at once, for good or never; only as a task")
+async def multi_input(call: Call) -> str:
+    async def work(asker: Asker) -> str:
+        answers = await asker.ask(
+            {"first": form_of_one("First?", "name"), "second": form_of_one("Second?", "name")}
+        )
+        return "; ".join(told(answer) for answer in answers.values())
+
+    return await call.as_task(work, required=True)
+
+
+@tool("Asks, then goes on as a task; only as a task")
+async def test_tool_with_task(call: Call) -> str:
+    answers = await call.ask({"user_name": form_of_one("What is your name?", "name")})
+
+    async def work(asker: Asker) -> str:
+        return f"Hello, {told(answers['user_name'])}!"
+
+    return await call.as_task(work, required=True)
+
+
 @tool("In the list only every other time that list is changed")
 async def test_tool_that_comes_and_goes(call: Call) -> str:
     return "Here"
@@ -544,6 +666,7 @@ class Everything(Server[Any]):
         self.watchers: set[str] = set()
         self.more_tools = False
         self.more_prompts = False
+        self.jobs = Jobs()
         super().__init__(
             "everything",
             version="1.0.0",
@@ -560,8 +683,15 @@ class Everything(Server[Any]):
             on_subscribe_resource=self._subscribe,
             on_unsubscribe_resource=self._unsubscribe,
             on_completion=self._complete,
-            on_subscriptions_listen=ListenHandler(self.bus),
+            on_subscriptions_listen=self.jobs.listening(self.bus),
         )
+        self.extensions[EXTENSION] = {}
+        for method, handler in (
+            ("tasks/get", self.jobs.get),
+            ("tasks/update", self.jobs.update),
+            ("tasks/cancel", self.jobs.cancel),
+        ):
+            self.add_request_handler(method, Params, handler)
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
@@ -618,15 +748,15 @@ class Everything(Server[Any]):
         _, run = TOOLS[params.name]
         call = Call(ctx, params, self)
         try:
-            result = await run(call)
+            return await result_of(run(call))
         except Unanswered as unanswered:
             return unanswered.result
-        except Exception as failure:
-            if call.modern and isinstance(failure, MCPError):
+        except Begun as begun:
+            return cast(types.CallToolResult, begun.task)  # a kind of result the SDK has no type for
+        except MCPError as failure:
+            if call.modern:
                 raise
             return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
-        content: Content = [types.TextContent(text=result)] if isinstance(result, str) else result
-        return types.CallToolResult(content=content)
 
     async def _list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None

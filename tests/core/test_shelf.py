@@ -9,7 +9,7 @@ import pytest
 from tests.samples import NOON, new_server
 from trunkline.core.catalog import Catalog
 from trunkline.core.shelf import PAGE, BadCursor, Shelf, shelf_of_all, shelf_of_one
-from trunkline.model import Item, ItemKind, Server, Tool
+from trunkline.model import Era, Item, ItemKind, Server, Tool
 
 OLDER = replace(new_server("git-hub"), prefix="git_hub", registered_at=NOON)
 NEWER = replace(new_server("files"), prefix="files", registered_at=NOON + timedelta(hours=1))
@@ -96,6 +96,17 @@ def test_a_template_leads_to_its_server() -> None:
         assert (found.server_id, found.key) == (server.id, uri)
     assert shelf.resource_at("note://a/b") is None
     assert shelf.owner_of("note://{day}") == OLDER.id
+
+
+def test_a_newer_server_has_other_tasks_whatever_its_tools_still_say() -> None:
+    made = tool(OLDER, "job", execution={"taskSupport": "required"})
+    newer = replace(OLDER, era=Era.MODERN)
+    for shelf in (
+        shelf_of_one(Catalog().with_server(OLDER.id, [made], []), newer),
+        shelf_of_all(Catalog().with_server(OLDER.id, [made], []), [newer], dotted=True),
+    ):
+        [shown] = listed(shelf, "tools/list")
+        assert "execution" not in shown
 
 
 def test_tools_that_need_the_tasks_of_an_earlier_revision_are_not_shown() -> None:

@@ -6,7 +6,7 @@ For what an SDK would not send (colliding ids, broken envelopes) and for what it
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ import aiohttp
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 META = "io.modelcontextprotocol/"
+NAMED = {"resources": "uri", "tasks": "taskId"}
+"""Where the name is that a request of the newer era says in a header too."""
 
 
 class Answer:
@@ -89,7 +91,7 @@ class McpClient:
         if self.modern:
             meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": self.capabilities, **meta}
             headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-            if name := params.get("uri" if method == "resources/read" else "name"):
+            if name := params.get(NAMED.get(method.partition("/")[0], "name")):
                 headers["Mcp-Name"] = name
         if meta:
             params["_meta"] = meta
@@ -117,12 +119,13 @@ class McpClient:
         """Something came before the answer; nothing is done about it."""
 
     @asynccontextmanager
-    async def listening(self, *uris: str) -> AsyncIterator["Heard"]:
+    async def listening(self, *uris: str, task_ids: Sequence[str] = ()) -> AsyncIterator["Heard"]:
         """Hears of changes, as the era has it, until the context ends."""
         heard = Heard()
         kinds = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
         if self.modern:
-            wanted = {"notifications": {**kinds, "resourceSubscriptions": list(uris)}}
+            of_tasks = {"taskIds": list(task_ids)} if task_ids else {}
+            wanted = {"notifications": {**kinds, "resourceSubscriptions": list(uris), **of_tasks}}
             message, headers = self.request("subscriptions/listen", wanted)
             method, body = "POST", json.dumps(message)
         else:
@@ -154,11 +157,18 @@ class Heard:
             self._messages.append(json.loads(event))
             self._news.set()
 
-    async def wait_for(self, method: str) -> dict[str, Any]:
-        """The first message of this method."""
+    @property
+    def methods(self) -> list[str]:
+        """Of what came, in order; an answer has none."""
+        return [message.get("method", "") for message in self._messages]
+
+    async def wait_for(
+        self, method: str | None, holds: Callable[[dict[str, Any]], bool] = lambda message: True
+    ) -> dict[str, Any]:
+        """The first message of this method of which it holds; without a method, the answer."""
         while True:
             for message in self._messages:
-                if message.get("method") == method:
+                if message.get("method") == method and holds(message):
                     return message
             self._news.clear()
             await self._news.wait()

@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.cli.terminal import COMMAND, Cli, Serving, clean_environment, serve
 from tests.journeys.conftest import eventually
+from tests.journeys.tasks_of_sdk import Waiting
 from tests.servers.peers import THIS_PYTHON, old_sdk_python
 from trunkline.cli.gateway_client import find_gateway
 
@@ -194,6 +195,15 @@ async def test_the_official_client_lists_calls_hears_progress_and_is_asked(eithe
         assert (await client.read_resource("test://template/über/data")).contents
         region = await client.call_tool("every__test_header_parameter", {"region": "Süd"})
         assert "Region: Süd" in str(region.content)
+
+
+async def test_the_official_client_takes_tasks(either: Place) -> None:
+    waiting = Waiting()
+    async with sdk(either, MODERN, extensions=[waiting]) as client:
+        await all_tools(client)
+        result = await client.call_tool("every__slow_compute", {"seconds": 0.3})
+        assert "Computed for 0.3 s" in str(result.content)
+    assert len(waiting.begun) == 1
 
 
 @both_eras

@@ -84,13 +84,6 @@ def test_only_what_was_declared_is_asked(
     assert translate.can_answer(declared, method, params) is able
 
 
-def test_the_extension_that_is_not_relayed_is_declared_to_nobody() -> None:
-    given = b'{"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{},"a/b":{"c":1.50}}}'
-    assert translate.without_tasks(given) == b'{"sampling":{},"extensions":{"a/b":{"c":1.50}}}'
-    other = b'{ "extensions":{"a/b":{}} }'
-    assert translate.without_tasks(other) is other
-
-
 def test_codes_of_one_era_do_not_reach_the_other() -> None:
     for code in (eras.HEADER_MISMATCH, eras.MISSING_CAPABILITY, eras.UNSUPPORTED_VERSION):
         assert translate.error_code_for_legacy(code, "tools/call") == jsonrpc.INVALID_REQUEST

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 
+from trunkline.core.call_records import record_of_call, record_of_task
 from trunkline.core.events import Events
 from trunkline.core.journal import Journal
 from trunkline.core.keys import Keys
@@ -21,6 +22,7 @@ from trunkline.core.shelf import Shelf
 from trunkline.core.shelves import Shelves
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
+from trunkline.core.tasks import Tasks
 from trunkline.core.tool_aggregator import ToolAggregator
 from trunkline.errors import (
     ServerUnavailable,
@@ -89,6 +91,7 @@ class Gateway:
         subscriptions: Subscriptions,
         shelves: Shelves,
         limits: Limits,
+        tasks: Tasks,
     ) -> None:
         self.settings = settings
         self.end_children = end_children
@@ -110,6 +113,7 @@ class Gateway:
         self._subscriptions = subscriptions
         self._limits = limits
         self._shelves = shelves
+        self.tasks = tasks
         self._started = clock.monotonic()
         self._background: set[asyncio.Task[None]] = set()
         self._calls = 0
@@ -282,26 +286,56 @@ class Gateway:
 
     async def call(self, call: Call) -> Outcome:
         """Raises `TrunklineError` only."""
-        if self.draining:
-            raise ServerUnavailable("The gateway is shutting down", retry_after=DRAIN_RETRY_AFTER)
-        self._limits.enter(call.principal.key_id)
-        self._calls += 1
-        self._quiet.clear()
+        self._enter(call.principal)
         ended, server = "CANCELLED", ""
         try:
             outcome = await self._router.route(call)
-            ended, server = "ok", outcome.server_name
+            ended, server = "task" if outcome.task else "ok", outcome.server_name
             return outcome
         except TrunklineError as error:
             ended = error.code
             raise
         finally:
-            self._limits.leave(call.principal.key_id)
-            self._calls -= 1
-            if not self._calls:
-                self._quiet.set()
+            self._leave(call.principal)
             if self.settings.audit_calls:
-                self._journal.audit(self._call_record(call, server, ended))
+                server = server or call.server_id or call.name.partition(".")[0]
+                self._journal.audit(
+                    record_of_call(call, self._registry.find(server), ended, self._clock.now())
+                )
+
+    async def change_task(self, server_id: str, errand: Errand, by: Principal, request_id: str) -> Outcome:
+        """Answer what a task asks, or cancel it: limited and written down as a call is.
+
+        Raises `TrunklineError` only.
+        """
+        self._enter(by)
+        ended = "CANCELLED"
+        try:
+            outcome = await self._router.relay(server_id, errand)
+            ended = "ok"
+            return outcome
+        except TrunklineError as error:
+            ended = error.code
+            raise
+        finally:
+            self._leave(by)
+            if self.settings.audit_calls:
+                server = self._registry.find(server_id)
+                self._journal.audit(record_of_task(errand, by, server, ended, request_id, self._clock.now()))
+
+    def _enter(self, by: Principal) -> None:
+        """One more is under way. Raises `TrunklineError`; else `_leave` must follow."""
+        if self.draining:
+            raise ServerUnavailable("The gateway is shutting down", retry_after=DRAIN_RETRY_AFTER)
+        self._limits.enter(by.key_id)
+        self._calls += 1
+        self._quiet.clear()
+
+    def _leave(self, by: Principal) -> None:
+        self._limits.leave(by.key_id)
+        self._calls -= 1
+        if not self._calls:
+            self._quiet.set()
 
     # What clients of the protocol see
 
@@ -398,23 +432,6 @@ class Gateway:
         task.add_done_callback(self._background.discard)
         return task
 
-    def _call_record(self, call: Call, server_name: str, ended: str) -> AuditRecord:
-        server = self._registry.find(server_name or call.server_id or call.name.partition(".")[0])
-        return AuditRecord(
-            event="tool.called",
-            actor=call.principal.name,
-            timestamp=self._clock.now(),
-            server_id=server.id if server else None,
-            server_name=server.name if server else None,
-            ip_address=call.principal.ip,
-            details={
-                "tool": _canonical(call, server),
-                "request_id": call.request_id,
-                "outcome": ended,
-                "key_id": call.principal.key_id,
-            },
-        )
-
     async def _prune_audit(self) -> None:
         while True:
             try:
@@ -427,10 +444,3 @@ class Gateway:
                 if removed:
                     log.info("removed %d old audit records", removed)
             await self._clock.sleep(PRUNE_SECONDS)
-
-
-def _canonical(call: Call, server: Server | None) -> str:
-    """What was called, as people name it; a call that names its server apart may leave that out."""
-    if server is None or call.server_id is None or call.name.startswith(f"{server.name}."):
-        return call.name
-    return f"{server.name}.{call.name}"

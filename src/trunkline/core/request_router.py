@@ -35,8 +35,9 @@ from trunkline.errors import (
 from trunkline.model import Call, Errand, Outcome, Server, ServerStatus, Tool
 from trunkline.telemetry import CallMeters, Metrics
 from trunkline.upstream.connection import Connection
-from trunkline.upstream.rounds import carry_in_rounds
 from trunkline.upstream.session_manager import SessionManager
+from trunkline.upstream.waiting import carry_to_the_end, takes_task
+from trunkline.wire import tasks
 from trunkline.wire.jsonrpc import quote
 
 RETURN_SECONDS = 5.0
@@ -96,13 +97,13 @@ class RequestRouter:
             raise
 
     async def relay(self, server_id: str, errand: Errand) -> Outcome:
-        """Any other request, which changes nothing at its server. Raises `TrunklineError` only."""
+        """Any other request, which does no harm when it is sent twice. Raises `TrunklineError` only."""
         started = time.perf_counter()
         server = self._registry.get(server_id)
         try:
             return await self._execute(errand, True, server, None, started)
         except UpstreamError as error:
-            subject = errand.subject or errand.method
+            subject = errand.method if errand.method in tasks.METHODS else errand.subject or errand.method
             raise _refusal(error, server, subject, time.perf_counter() - started) from None
 
     async def on_connection(
@@ -179,7 +180,7 @@ class RequestRouter:
             if meters is not None:
                 meters.sent()
             try:
-                result = await carry_in_rounds(connection, errand)
+                result = await carry_to_the_end(connection, errand)
             except UpstreamError as error:
                 self._on_attempt(server, connection, error)
                 unsent = isinstance(error, NotSent)
@@ -194,8 +195,9 @@ class RequestRouter:
                     meters.returned()
             self._on_attempt(server, connection, None)
             ended = time.perf_counter()
+            task = takes_task(errand) and tasks.is_task(result)
             if meters is not None:
-                meters.ended("ok", ended - sending)
+                meters.ended("task" if task else "ok", ended - sending)
             return Outcome(
                 result=result,
                 server_id=server.id,
@@ -204,6 +206,7 @@ class RequestRouter:
                 execution_ms=(ended - sending) * 1000,
                 warning=_warning(self._registry.find(server.id) or server),
                 modern=connection.introduction.modern,
+                task=task,
             )
 
     async def _connection(self, server: Server) -> Connection:

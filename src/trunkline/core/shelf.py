@@ -14,7 +14,7 @@ from urllib.parse import quote as percent
 import msgspec
 
 from trunkline.core.catalog import Catalog
-from trunkline.model import Item, ItemKind, Server, Tool
+from trunkline.model import Era, Item, ItemKind, Server, Tool
 from trunkline.wire import jsonrpc
 from trunkline.wire.names import aliases
 from trunkline.wire.translate import joined
@@ -38,7 +38,7 @@ class BadCursor(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A prompt or resource as it is found again: whose it is, and its name or URI there."""
+    """A prompt, resource or task as it is found again: whose it is, and its name, URI or id there."""
 
     server_id: str
     key: str
@@ -123,7 +123,7 @@ def shelf_of_all(catalog: Catalog, servers: Iterable[Server], *, dotted: bool) -
         for alias, name in aliases(server.prefix, server.name, own).items():
             tool = own[name]
             advertised = tool.name if dotted else alias
-            definition = _without_tasks(tool.definition)
+            definition = _without_tasks(tool.definition, server)
             if definition:
                 tools[alias] = tools[tool.name] = tool
                 shown["tools/list"].append((advertised, _renamed(definition, advertised, tool.name)))
@@ -157,7 +157,7 @@ def shelf_of_one(catalog: Catalog, server: Server) -> Shelf:
         "tools/list": [
             (tool.original_name, definition)
             for tool in own.values()
-            if (definition := _without_tasks(tool.definition))
+            if (definition := _without_tasks(tool.definition, server))
         ],
         "prompts/list": [(item.key, item.definition) for item in items[ItemKind.PROMPT]],
         "resources/list": [(item.key, item.definition) for item in items[ItemKind.RESOURCE]],
@@ -185,8 +185,11 @@ def _renamed(definition: bytes, advertised: str, canonical: str) -> bytes:
     return joined(members)
 
 
-def _without_tasks(definition: bytes) -> bytes:
-    """Without the tasks of 2025-11-25, an experiment that nothing newer speaks; empty if it needs them."""
+def _without_tasks(definition: bytes, server: Server) -> bytes:
+    """Without the tasks of 2025-11-25, an experiment that nothing newer speaks; empty if it needs them.
+
+    A newer server has other tasks, whatever its definitions still say.
+    """
     if b'"execution"' not in definition:
         return definition
     members = jsonrpc.fields(definition)
@@ -194,7 +197,8 @@ def _without_tasks(definition: bytes) -> bytes:
         support = jsonrpc.fields(members.pop("execution", b"{}")).get("taskSupport")
     except jsonrpc.Malformed:
         support = None
-    return b"" if support == b'"required"' else joined(members)
+    needed = support == b'"required"' and server.era is not Era.MODERN
+    return b"" if needed else joined(members)
 
 
 def _with_uri(definition: bytes, uri: str, server: str) -> bytes:

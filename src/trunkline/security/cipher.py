@@ -98,13 +98,13 @@ class AesCipher:
     """Seals with the first key of the ring."""
 
     def __init__(self, keys: CredentialKeys) -> None:
-        self._boxes = {_key_id(key): AESGCM(_derived(key, "seal", _KEY_BYTES)) for key in keys.secrets}
+        self._boxes = {key_id(key): AESGCM(derived(key, "seal", _KEY_BYTES)) for key in keys.secrets}
         self._current = next(iter(self._boxes))
 
     def seal(self, plain: bytes, *, bound_to: str) -> str:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._boxes[self._current].encrypt(nonce, plain, _context(self._current, bound_to))
-        return ".".join((_VERSION, self._current, _encoded(nonce), _encoded(sealed)))
+        return ".".join((_VERSION, self._current, encoded(nonce), encoded(sealed)))
 
     def unseal(self, sealed: str, *, bound_to: str) -> bytes:
         parts = sealed.split(".")
@@ -117,7 +117,7 @@ class AesCipher:
                 f"The stored configuration was sealed with another key (id {_shown(key_id)}): add that key "
                 f"to {CREDENTIAL_KEY}, after the one that seals now"
             )
-        nonce, ciphertext = _decoded(parts[2]), _decoded(parts[3])
+        nonce, ciphertext = decoded(parts[2]), decoded(parts[3])
         if nonce is None or ciphertext is None or len(nonce) != _NONCE_BYTES or len(ciphertext) < _TAG_BYTES:
             raise SealBroken(_TAMPERED)
         try:
@@ -135,13 +135,15 @@ _TAMPERED = (
 )
 
 
-def _derived(secret: bytes, purpose: str, length: int) -> bytes:
+def derived(secret: bytes, purpose: str, length: int) -> bytes:
+    """A sub-key: each purpose has its own."""
     info = f"trunkline {_VERSION} {purpose}".encode()
     return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(secret)
 
 
-def _key_id(secret: bytes) -> str:
-    return _encoded(_derived(secret, "key id", 6))
+def key_id(secret: bytes) -> str:
+    """What stands in a sealed text to find its key again."""
+    return encoded(derived(secret, "key id", 6))
 
 
 def _context(key_id: str, bound_to: str) -> bytes:
@@ -157,14 +159,14 @@ def _padded(text: str) -> str:
     return text + "=" * (-len(text) % 4)
 
 
-def _encoded(value: bytes) -> str:
+def encoded(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes | None:
-    """Only the one spelling that `_encoded` gives: a text with a bit flipped anywhere is another text."""
+def decoded(text: str) -> bytes | None:
+    """Only the one spelling that `encoded` gives: a text with a bit flipped anywhere is another text."""
     try:
         value = base64.b64decode(_padded(text), altchars=b"-_", validate=True)
     except ValueError:
         return None
-    return value if _encoded(value) == text else None
+    return value if encoded(value) == text else None

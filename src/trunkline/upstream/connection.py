@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from trunkline.errors import Lost, NotSent, ProtocolViolation, RpcError, UpstreamError, UpstreamTimeout
@@ -17,9 +17,9 @@ from trunkline.model import Counterpart, Era, Errand
 from trunkline.telemetry import Flood
 from trunkline.upstream.deadlines import Deadlines
 from trunkline.upstream.listening import ACKNOWLEDGED, CHANGES, Subscription
-from trunkline.upstream.running import QUESTIONS, Running, answer_to
+from trunkline.upstream.running import QUESTIONS, Hear, Running, answer_to
 from trunkline.upstream.wires import Exchange, Wire
-from trunkline.wire import eras, jsonrpc
+from trunkline.wire import eras, jsonrpc, tasks
 from trunkline.wire.eras import Introduction
 from trunkline.wire.jsonrpc import RpcId
 
@@ -34,6 +34,7 @@ FOR_EVER = 1e9
 SUBSCRIBE_SECONDS = 5.0
 
 _CHANGES = frozenset(notification for _, notification in CHANGES.values())
+_SUBSCRIBED = frozenset({ACKNOWLEDGED, tasks.TOLD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,19 @@ class Connection:
             await self._subscription.remove(uri)
         else:
             await self.request("resources/unsubscribe", b'{"uri":%b}' % jsonrpc.quote(uri))
+
+    async def hear_tasks(self, task_ids: Iterable[str], client: Counterpart, hear: Hear) -> None:
+        """A subscription of the newer era for one client, apart from ours; returns when the server ends it.
+
+        Raises `UpstreamError`.
+        """
+        exchange = Exchange(
+            next(self._keys),
+            LISTEN,
+            eras.with_meta(tasks.wanted(task_ids), eras.listening_meta(client)),
+            eras.modern_headers(LISTEN, None),
+        )
+        await self._run(exchange, FOR_EVER, hear=hear)
 
     async def _introduce(self, known_era: Era | None) -> Introduction:
         if known_era is Era.LEGACY:
@@ -231,8 +245,7 @@ class Connection:
 
     async def carry(self, errand: Errand) -> bytes:
         """Do a client's errand: the raw result. Raises `UpstreamError`."""
-        self._calls += 1
-        self._idle.clear()
+        self.begin_call()
         try:
             if self._one_at_a_time:
                 async with self._alone:
@@ -240,11 +253,24 @@ class Connection:
             else:
                 result = await self._carry(errand)
         finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+            self.end_call()
         self.calls_served += 1
         return result
+
+    def begin_call(self) -> None:
+        """One more tool call is under way, until `end_call`; also while nothing is asked in its course."""
+        self._calls += 1
+        self._idle.clear()
+
+    def end_call(self) -> None:
+        self._calls -= 1
+        if not self._calls:
+            self._idle.set()
+
+    @property
+    def longest_call(self) -> float:
+        """Seconds after which a call is given up, whatever its server says meanwhile."""
+        return self._patience.request_cap
 
     async def _carry(self, errand: Errand) -> bytes:
         key = next(self._keys)
@@ -294,11 +320,17 @@ class Connection:
         )
         return await self._run(exchange, seconds)
 
-    async def _run(self, exchange: Exchange, seconds: float, client: Counterpart | None = None) -> bytes:
+    async def _run(
+        self,
+        exchange: Exchange,
+        seconds: float,
+        client: Counterpart | None = None,
+        hear: Hear | None = None,
+    ) -> bytes:
         if self._ending is not None:
             raise NotSent(self._ending.reason)
         deadline = self._deadlines.begin(seconds, self._patience.request_cap)
-        running = self._running[exchange.key] = Running(deadline, client)
+        running = self._running[exchange.key] = Running(deadline, client, hear)
         try:
             return await self._wire.exchange(exchange)
         except asyncio.CancelledError:
@@ -371,10 +403,19 @@ class Connection:
                 question.cancel()
         elif method in _CHANGES:
             self._on_lists_changed()
-        elif method == ACKNOWLEDGED and self._subscription is not None:
-            self._subscription.on_acknowledged()
+        elif method in _SUBSCRIBED:
+            self._on_subscribed(method, params, asked_by)
         elif method == "notifications/resources/updated":
             self._on_resource_updated(params)
+
+    def _on_subscribed(self, method: str, params: bytes, asked_by: int | None) -> None:
+        """Where the wire does not know to which subscription it belongs, the notification says so."""
+        key = asked_by if asked_by is not None else eras.subscription_of(params)
+        running = self._running.get(key) if isinstance(key, int) else None
+        if running is not None and running.hear is not None:
+            running.hear(method, params)
+        elif method == ACKNOWLEDGED and self._subscription is not None:
+            self._subscription.on_acknowledged()
 
     def on_noise(self, reason: str) -> None:
         self._on_noise()

@@ -33,13 +33,13 @@ async def carry_in_rounds(connection: Connection, errand: Errand) -> bytes:
             raise ProtocolViolation(f"sent {error}") from None
         if not asked:
             await asyncio.sleep(FIRST_WAIT * 2**number)
-        answers = translate.answers(await _ask_all(client, asked), state)
+        answers = translate.answers(await ask_all(client, asked), state)
         result = await connection.carry(replace(errand, answers=answers))
     raise ProtocolViolation(f"asked for input more than {MOST_ROUNDS} times in one call")
 
 
-async def _ask_all(client: Counterpart, asked: dict[str, tuple[str, bytes]]) -> dict[str, bytes]:
-    """All at the same time. A refusal ends the call: the newer era has no word for it."""
+async def ask_all(client: Counterpart, asked: dict[str, tuple[str, bytes]]) -> dict[str, bytes]:
+    """All at the same time. A refusal ends the call: the newer era has no word for it. Raises `RpcError`."""
     tasks = {
         key: asyncio.ensure_future(client.ask(method, params)) for key, (method, params) in asked.items()
     }

@@ -5,6 +5,7 @@ open the deadline waits for a person. `connection.py` finds out which request is
 """
 
 import asyncio
+from collections.abc import Callable
 
 from trunkline.errors import Declined
 from trunkline.model import Counterpart
@@ -14,13 +15,18 @@ from trunkline.wire.jsonrpc import RpcId
 
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
+Hear = Callable[[str, bytes], None]
+"""Takes a notification's method and params; returns at once."""
+
 
 class Running:
-    __slots__ = ("client", "deadline", "questions")
+    __slots__ = ("client", "deadline", "hear", "questions")
 
-    def __init__(self, deadline: Deadline, client: Counterpart | None) -> None:
+    def __init__(self, deadline: Deadline, client: Counterpart | None, hear: Hear | None = None) -> None:
         self.deadline = deadline
         self.client = client
+        self.hear = hear
+        """Where it is a subscription: who hears what comes of it."""
         self.questions: set[asyncio.Task[bytes]] = set()
 
     def on_progress(self, params: bytes) -> None:

@@ -36,7 +36,14 @@ _MODERN_CODES = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERS
 
 CLIENT_INFO = {"name": "trunkline", "title": "Trunkline", "version": __version__}
 
-NAMED_METHODS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_METHODS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """Methods whose `Mcp-Name` header mirrors a parameter."""
 
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -76,19 +83,24 @@ def relayed_meta(client: Counterpart, *, modern: bool, progress_token: int) -> b
     travelling = b"," + client.meta if client.meta else b""
     if not modern:
         return b"{%b%b}" % (token, travelling)
-    level = b""
     if client.log_level is not None:
-        level = b',"%b":"%b"' % (LOG_LEVEL_KEY.encode(), client.log_level.encode())
-    return b'{"%b":"%b","%b":%b,"%b":%b%b,%b%b}' % (
+        token = b'"%b":"%b",%b' % (LOG_LEVEL_KEY.encode(), client.log_level.encode(), token)
+    return b"{%b,%b%b}" % (_envelope_of(client), token, travelling)
+
+
+def listening_meta(client: Counterpart) -> bytes:
+    """The `_meta` of a subscription that is made for a client: it has no progress, and no log."""
+    return b"{%b%b}" % (_envelope_of(client), b"," + client.meta if client.meta else b"")
+
+
+def _envelope_of(client: Counterpart) -> bytes:
+    return b'"%b":"%b","%b":%b,"%b":%b' % (
         VERSION_KEY.encode(),
         MODERN.encode(),
         CLIENT_INFO_KEY.encode(),
         client.info or _INFO,
         CAPABILITIES_KEY.encode(),
         client.capabilities or b"{}",
-        level,
-        token,
-        travelling,
     )
 
 
@@ -265,8 +277,17 @@ class _Updated(msgspec.Struct):
     uri: str
 
 
+class _SubscriptionMeta(msgspec.Struct):
+    subscription: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_KEY)
+
+
+class _Subscribed(msgspec.Struct):
+    meta: _SubscriptionMeta = msgspec.field(default_factory=_SubscriptionMeta, name="_meta")
+
+
 _progress = msgspec.json.Decoder(_Progress)
 _updated = msgspec.json.Decoder(_Updated)
+_subscribed = msgspec.json.Decoder(_Subscribed)
 _cancelled = msgspec.json.Decoder(_Cancelled)
 _logged = msgspec.json.Decoder(_Logged)
 
@@ -281,6 +302,14 @@ def progress_token(params: bytes) -> int | str | None:
 def cancelled_id(params: bytes) -> int | str | None:
     try:
         return _cancelled.decode(params).request_id
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def subscription_of(params: bytes) -> int | str | None:
+    """The id of the subscription that a notification says it belongs to."""
+    try:
+        return _subscribed.decode(params).meta.subscription
     except (msgspec.DecodeError, RecursionError):
         return None
 

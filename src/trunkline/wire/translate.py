@@ -231,21 +231,6 @@ def required_capabilities(method: str, params: bytes) -> bytes:
     return msgspec.json.encode({"requiredCapabilities": {capability: {part: {}} if part else {}}})
 
 
-NOT_RELAYED = "io.modelcontextprotocol/tasks"
-"""An extension nobody may be told of: a task that is begun could not be asked after."""
-
-
-def without_tasks(capabilities: bytes) -> bytes:
-    """What a client of the newer era, or a server, declares, less the extension that is not relayed."""
-    if NOT_RELAYED.encode() not in capabilities:
-        return capabilities
-    members = jsonrpc.fields(capabilities)
-    extensions = jsonrpc.fields(members.get("extensions", b"{}"))
-    extensions.pop(NOT_RELAYED, None)
-    members["extensions"] = joined(extensions)
-    return joined(members)
-
-
 def capabilities_for_modern(declared: Mapping[str, Any], version: str) -> bytes:
     """What a client of the session era declared, as far as we relay it, in the newer era's words."""
     relayed: dict[str, Any] = {}

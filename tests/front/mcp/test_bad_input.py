@@ -17,6 +17,7 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 META = "io.modelcontextprotocol/"
 POSTED = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 ENVELOPE = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
+TAKES_TASKS = {**ENVELOPE, META + "clientCapabilities": {"extensions": {META + "tasks": {}}}}
 Headers = dict[str, str | None]
 MIRRORED: Headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
 
@@ -219,6 +220,8 @@ async def test_ten_thousand_broken_bodies_are_the_clients_fault(
         {"jsonrpc": "2.0", "id": "trunkline-1", "result": {"action": "accept"}},
         listing(method="completion/complete", params={"ref": {"type": "ref/prompt", "name": "x"}}),
         listing(method="subscriptions/unlisten"),
+        listing(method="tasks/get", params={"taskId": "t1.AAAAAAAA.AAAA", "_meta": TAKES_TASKS}),
+        listing(method="tasks/update", params={"taskId": "", "inputResponses": [], "_meta": TAKES_TASKS}),
     ]  # fmt: skip
     inserts = [b"", b"{", b"\xff", b"\x00", b",", b'"', b"\\ud800", b"[" * 200, b"1e999", b"null", b":", b"}"]
     key = front.bearer()["Authorization"].encode()
@@ -235,7 +238,7 @@ async def test_ten_thousand_broken_bodies_are_the_clients_fault(
         if rng.random() < 0.7:
             headers.append((b"mcp-protocol-version", rng.choice([MODERN, LEGACY, "x"]).encode()))
         if rng.random() < 0.7:
-            headers.append((b"mcp-method", rng.choice([b"tools/list", b"tools/call", b"\xff"])))
+            headers.append((b"mcp-method", rng.choice([b"tools/list", b"tools/call", b"tasks/get", b"\xff"])))
         if rng.random() < 0.5:
             headers.append((b"mcp-name", rng.choice([b"echo.echo", b"=?base64?!!?=", b"\xff"])))
         status = await asked(reader, writer, body, headers)

@@ -21,7 +21,7 @@ from trunkline.errors import (
 )
 from trunkline.front.mcp.envelope import Posted, RpcFailure, object_of, text_of
 from trunkline.model import Call, Counterpart, Errand, Outcome, Principal, Scope
-from trunkline.wire import eras, jsonrpc, translate
+from trunkline.wire import eras, jsonrpc, tasks, translate
 
 LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 _CALLERS = frozenset(scope for scope in Scope if scope.includes(Scope.CALL))
@@ -29,6 +29,8 @@ _EMPTY = msgspec.Raw(b"{}")
 _ANSWERS = ("inputResponses", "requestState")
 _APART = ("_meta", *_ANSWERS)
 """Parameters that do not simply travel on with the others."""
+_OF_CALL = ("name", "arguments", "task")
+"""Those of a call that are read; `task` asks for a task of 2025-11-25, which are not relayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class Desk:
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
+            tasks.GET: self._get_task,
+            tasks.UPDATE: self._change_task,
+            tasks.CANCEL: self._change_task,
         }
 
     async def answer(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
@@ -57,9 +62,10 @@ class Desk:
         try:
             if method in LISTS:
                 return self._list(visitor, posted, client)
-            if method not in self._methods:
+            if method not in self._methods or (method in tasks.METHODS and not client.modern):
                 raise RpcFailure(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
-            require_call(visitor.principal, method)
+            if method != tasks.GET:
+                require_call(visitor.principal, method)
             return await self._methods[method](visitor, posted, client)
         except TrunklineError as error:
             failure = failure_of(error, method, modern=client.modern)
@@ -99,6 +105,8 @@ class Desk:
             counterpart=client,
         )
         outcome = await self._gateway.call(call)
+        if outcome.task:
+            return self._gateway.tasks.begun(outcome, visitor.principal)
         result = translated("tools/call", outcome, client)
         limit = self._gateway.settings.result_limit
         return result if len(result) <= limit else translate.cut(result, limit)
@@ -141,6 +149,34 @@ class Desk:
         members = {**posted.params, "ref": msgspec.Raw(msgspec.json.encode(reference))}
         return await self._relay(server_id, "completion/complete", members, None, client)
 
+    async def _get_task(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        server_id, errand = self._about_task(visitor, posted, client)
+        outcome = await self._gateway.relay(server_id, errand)
+        try:
+            result = tasks.with_id(translated(tasks.GET, outcome, client), posted.text("taskId"))
+            return tasks.within(result, self._gateway.settings.result_limit)
+        except jsonrpc.Malformed:
+            raise RpcFailure(
+                jsonrpc.INTERNAL_ERROR, f"{outcome.server_name} told of the task in a way that cannot be read"
+            ) from None
+
+    async def _change_task(self, visitor: Visitor, posted: Posted, client: Counterpart) -> bytes:
+        """Answer what it asks, or cancel it."""
+        server_id, errand = self._about_task(visitor, posted, client)
+        outcome = await self._gateway.change_task(server_id, errand, visitor.principal, visitor.request_id)
+        return translated(errand.method, outcome, client)
+
+    def _about_task(self, visitor: Visitor, posted: Posted, client: Counterpart) -> tuple[str, Errand]:
+        """The server that has the task, and the request as it is understood there."""
+        require_tasks(client)
+        task_id = posted.text("taskId")
+        found = self._gateway.tasks.find(task_id, visitor.principal, self._server_of(visitor))
+        if found is None:
+            raise RpcFailure(jsonrpc.INVALID_PARAMS, "There is no such task, or it belongs to another key")
+        more = {key: bytes(raw) for key, raw in posted.params.items() if key not in ("_meta", "taskId")}
+        params = tasks.params_of(found.key, translate.joined(more)[1:-1])
+        return found.server_id, Errand(posted.method or "", params, found.key, counterpart=client)
+
     async def _relay(
         self,
         server_id: str,
@@ -170,10 +206,17 @@ def require_call(principal: Principal, method: str) -> None:
         )
 
 
+def require_tasks(client: Counterpart) -> None:
+    """Raises `RpcFailure` for a client that does not say with this request that it knows tasks."""
+    if not tasks.declared(client.capabilities):
+        message = f"The client must declare {tasks.EXTENSION} with this request"
+        raise RpcFailure(eras.MISSING_CAPABILITY, message, tasks.REQUIRED)
+
+
 def _others(params: Mapping[str, msgspec.Raw]) -> bytes:
     if len(params) <= 3 and params.keys() <= {"name", "arguments", "_meta"}:
         return b""
-    kept = {key: bytes(raw) for key, raw in params.items() if key not in ("name", "arguments", *_APART)}
+    kept = {key: bytes(raw) for key, raw in params.items() if key not in (*_OF_CALL, *_APART)}
     return translate.joined(kept)[1:-1]
 
 

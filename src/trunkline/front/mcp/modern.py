@@ -14,8 +14,8 @@ from trunkline.core.gateway import Gateway
 from trunkline.errors import Declined
 from trunkline.front.exchange import Exchange
 from trunkline.front.mcp import notices
-from trunkline.front.mcp.audience import Audience, Ear
-from trunkline.front.mcp.desk import Desk, Visitor, may_call
+from trunkline.front.mcp.audience import Audience
+from trunkline.front.mcp.desk import Desk, Visitor
 from trunkline.front.mcp.envelope import (
     Posted,
     Routing,
@@ -26,6 +26,7 @@ from trunkline.front.mcp.envelope import (
     object_of,
     text_of,
 )
+from trunkline.front.mcp.listening import Listening
 from trunkline.front.mcp.parking import PREFIX, Parked, Parking, digest_of
 from trunkline.front.mcp.reply import Reply
 from trunkline.wire import eras, jsonrpc, translate
@@ -51,10 +52,6 @@ class ModernClient:
         self.capabilities = bytes(meta[eras.CAPABILITIES_KEY])
         if self.capabilities[:1] != b"{":
             raise RpcFailure(jsonrpc.INVALID_PARAMS, f"{eras.CAPABILITIES_KEY} must be an object")
-        try:
-            self.capabilities = translate.without_tasks(self.capabilities)
-        except jsonrpc.Malformed:
-            raise RpcFailure(jsonrpc.INVALID_PARAMS, "The declared extensions must be an object") from None
         self.info = bytes(meta.get(eras.CLIENT_INFO_KEY, b""))
         self.log_level: str | None = None
         if eras.LOG_LEVEL_KEY in meta:
@@ -105,7 +102,7 @@ class ModernFront:
     def __init__(self, gateway: Gateway, desk: Desk, audience: Audience) -> None:
         self._gateway = gateway
         self._desk = desk
-        self._audience = audience
+        self._listening = Listening(gateway, audience)
         self._parking = Parking()
 
     async def serve(
@@ -135,7 +132,7 @@ class ModernFront:
         if method == "server/discover":
             return self._discover(visitor)
         if method == "subscriptions/listen":
-            return await self._listen(visitor, posted, reply)
+            return await self._listening.serve(visitor, posted, client, reply)
         if method == "tools/call":
             self._check_parameters(visitor, posted, routing)
         if method in MAY_ASK:
@@ -209,30 +206,6 @@ class ModernFront:
             parked.answer({key: bytes(raw) for key, raw in given.items()})
         return await self._until_asked(parked)
 
-    # Subscriptions
-
-    async def _listen(self, visitor: Visitor, posted: Posted, reply: Reply) -> bytes:
-        """Its stream tells of changes until the client closes it or the gateway stops."""
-        if not reply.streams:
-            raise RpcFailure(jsonrpc.INVALID_REQUEST, "subscriptions/listen needs Accept: text/event-stream")
-        wanted = object_of(posted.params.get("notifications"), "notifications")
-        identity = msgspec.json.encode(posted.id)
-        mark = b'"_meta":{"%b":%b}' % (eras.SUBSCRIPTION_KEY.encode(), identity)
-        kinds = {kind for kind, name in notices.LISTEN_NAMES.items() if wanted.get(name) is True}
-        uris = _texts(wanted.get("resourceSubscriptions")) if may_call(visitor.principal) else []
-        ear = Ear(
-            visitor.view, kinds, lambda method, members: reply.say(notices.marked(method, members, mark))
-        )
-        honoured: dict[str, object] = {notices.LISTEN_NAMES[kind]: True for kind in kinds}
-        async with self._audience.listening(ear):
-            heard = [uri for uri in uris if await self._audience.subscribe(ear, uri)]
-            if heard:
-                honoured["resourceSubscriptions"] = heard
-            members = b'"notifications":' + msgspec.json.encode(honoured)
-            reply.say(notices.marked("notifications/subscriptions/acknowledged", members, mark))
-            await self._audience.wait_closed()
-        return b'{"resultType":"complete",%b}' % mark
-
     def close(self) -> None:
         self._parking.close()
 
@@ -240,10 +213,6 @@ class ModernFront:
 def _lacking(required: bytes) -> RpcFailure:
     message = "The server has to ask the client something that the client does not support"
     return RpcFailure(eras.MISSING_CAPABILITY, message, required)
-
-
-def _texts(value: object) -> list[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def _text_or_none(raw: msgspec.Raw) -> str | None:

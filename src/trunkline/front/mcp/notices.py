@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trunkline.core.gateway import Gateway
-from trunkline.wire import jsonrpc, translate
+from trunkline.wire import eras, jsonrpc, tasks, translate
 
 LISTEN_NAMES = {
     "tools": "toolsListChanged",
@@ -31,6 +31,7 @@ _CAPABILITIES: Mapping[str, Mapping[str, Any]] = {
     "completions": {},
     "logging": {},
 }
+_OF_ALL: Mapping[str, Mapping[str, Any]] = {**_CAPABILITIES, "extensions": {tasks.EXTENSION: {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,11 @@ def introduction(gateway: Gateway, view: str | None) -> Introduced:
         extensions = own.capabilities.get("extensions")
         if isinstance(extensions, dict):
             shown["extensions"] = {
-                name: value for name, value in extensions.items() if name != translate.NOT_RELAYED
+                name: value for name, value in extensions.items() if own.modern or name != tasks.EXTENSION
             }
         return Introduced(shown, own.instructions or "")
     parts = [f"# {name}\n{own.instructions}" for name, own in said if own is not None and own.instructions]
-    return Introduced(_CAPABILITIES, "\n\n".join(parts)[:LONGEST_INSTRUCTIONS])
+    return Introduced(_OF_ALL, "\n\n".join(parts)[:LONGEST_INSTRUCTIONS])
 
 
 def progress(params: bytes, token: bytes) -> bytes:
@@ -64,6 +65,11 @@ def progress(params: bytes, token: bytes) -> bytes:
         members = {}
     members["progressToken"] = token
     return jsonrpc.encode_notification("notifications/progress", translate.joined(members))
+
+
+def of_task(told: bytes, identity: bytes) -> bytes:
+    """What a server tells of a task, as the subscription that `identity` names is told."""
+    return tasks.notification(told, {eras.SUBSCRIPTION_KEY: identity})
 
 
 def marked(method: str, members: bytes, mark: bytes) -> bytes:
