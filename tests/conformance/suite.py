@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,11 @@ async def judge(url: str, revision: str, scenario: str | None = None) -> dict[st
         else Outcome(name, name in scored, 0, (f"did not finish: {printed[-500:]}",))
         for name in expected
     }
+
+
+def besides(outcomes: Mapping[str, Outcome]) -> dict[str, int]:
+    """Unscored scenario → how many of its checks succeeded: one that checks nothing proves nothing."""
+    return {name: found.succeeded for name, found in outcomes.items() if not found.scored}
 
 
 async def judge_client(module: str, revision: str, scenario: str) -> Outcome:
