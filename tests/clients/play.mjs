@@ -1,10 +1,20 @@
-// What a client of either line of the TypeScript SDK does with a gateway at URL, with KEY, in front of two
-// servers: `every-thing` (tests/conformance/everything_server.py) and `mirror` (tests/servers/mirror.py).
-// It prints what came of it as JSON. typescript_1.mjs and typescript_2.mjs say it in the words of their line.
+// What a client of either line of the TypeScript SDK does with a gateway in front of two servers: `every-thing`
+// (tests/conformance/everything_server.py) and `mirror` (tests/servers/mirror.py). It goes to URL with KEY, or
+// starts COMMAND (JSON) and speaks over its pipes. It prints what came of it as JSON. typescript_1.mjs and
+// typescript_2.mjs say it in the words of their line.
 
 export const INFO = { name: 'foreign', version: '1' };
-export const URL_OF_GATEWAY = new URL(process.env.URL);
-export const WITH_KEY = { requestInit: { headers: { Authorization: `Bearer ${process.env.KEY}` } } };
+
+// The transport to use, of the two that the line has.
+export function transportOf(Http, Stdio) {
+  if (process.env.COMMAND) {
+    const [command, ...args] = JSON.parse(process.env.COMMAND);
+    return new Stdio({ command, args, env: process.env });
+  }
+  const headers = { Authorization: `Bearer ${process.env.KEY}` };
+  return new Http(new URL(process.env.URL), { requestInit: { headers } });
+}
+
 export const CAPABILITIES = { elicitation: {}, sampling: {} };
 
 // Accepts or declines as the question says, and fills in every field.
@@ -52,7 +62,7 @@ export async function play({ client, transport, version, call, subscribe }) {
   found.sampled = await text('test_sampling', { prompt: 'What?' });
   found.cancelled = await cancelled(call);
 
-  await transport.terminateSession(); // which is nothing in the newer era
+  await transport.terminateSession?.(); // which is nothing in the newer era, and not there on stdio
   await client.close();
   console.log(JSON.stringify(found));
 }

@@ -1,17 +1,21 @@
 """A client of the first line of the official Python SDK, which knows sessions alone; runs under `mcp` 1.x.
 
-It does with a gateway at URL, with KEY, what `play.mjs` does, and prints what came of it as JSON.
+It does what `play.mjs` does, with a gateway at URL, with KEY, or over the pipes of COMMAND, and prints what
+came of it as JSON.
 """
 
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
 mcp: Any = import_module("mcp")
 types: Any = import_module("mcp.types")
 http: Any = import_module("mcp.client.streamable_http")
+stdio: Any = import_module("mcp.client.stdio")
 
 
 async def elicit(context: object, params: Any) -> Any:
@@ -101,10 +105,23 @@ async def cancelled(session: Any) -> int:
     return await seen("cancelled") - before
 
 
-async def main() -> None:
-    heard = Heard()
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Any, Any]]:
+    """What to read from and to write to."""
+    if "COMMAND" in os.environ:
+        command, *arguments = json.loads(os.environ["COMMAND"])
+        started = stdio.StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
+        async with stdio.stdio_client(started) as (reading, writing):
+            yield reading, writing
+        return
     with_key = http.create_mcp_http_client(headers={"Authorization": f"Bearer {os.environ['KEY']}"})
     async with http.streamable_http_client(os.environ["URL"], http_client=with_key) as (reading, writing, _):
+        yield reading, writing
+
+
+async def main() -> None:
+    heard = Heard()
+    async with connected() as (reading, writing):
         callbacks = {
             "elicitation_callback": elicit,
             "sampling_callback": sample,

@@ -2,9 +2,8 @@
 // finds out by itself what the gateway can.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import {
-  CAPABILITIES, INFO, URL_OF_GATEWAY, WITH_KEY, elicit, listChanged, onUpdated, play, sample,
-} from './play.mjs';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { CAPABILITIES, INFO, elicit, listChanged, onUpdated, play, sample, transportOf } from './play.mjs';
 
 const client = new Client(INFO, {
   capabilities: CAPABILITIES,
@@ -15,7 +14,7 @@ client.setRequestHandler('elicitation/create', elicit);
 client.setRequestHandler('sampling/createMessage', sample);
 client.setNotificationHandler('notifications/resources/updated', onUpdated);
 
-const transport = new StreamableHTTPClientTransport(URL_OF_GATEWAY, WITH_KEY);
+const transport = transportOf(StreamableHTTPClientTransport, StdioClientTransport);
 await client.connect(transport);
 await play({
   client,
