@@ -182,3 +182,45 @@ async def test_a_parked_call_dies_with_the_gateway_and_is_not_run_again(
         answer = await client.ask("tools/call", again)
         assert (answer.status, answer.code) == (400, -32602)
         assert "not known" in answer.message["error"]["message"]
+
+
+CANCELLED = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+
+
+async def mirror(door: Door, upstreams: Upstreams) -> None:
+    port = await upstreams.start("mirror.py", "legacy")
+    await door.connected("mirror", "HTTP", {"base_url": f"http://127.0.0.1:{port}/mcp"})
+
+
+async def test_a_cancel_that_overtakes_its_request_cancels_it(door: Door, upstreams: Upstreams) -> None:
+    """They come on two connections; the request is then neither carried out nor answered."""
+    await mirror(door, upstreams)
+    async with mcp_client(door.url + "/mcp", door.key, modern=False) as client:
+        assert (await client.post(CANCELLED)).status == 202
+        withdrawn = await client.call("mirror.mirror", id=7)
+        assert (withdrawn.status, withdrawn.body) == (200, b"")
+        assert (await client.call("mirror.seen", id=8)).result["structuredContent"]["calls"] == 0
+        assert (await client.call("mirror.mirror", id=7)).result["unheardOf"] == {}
+        assert (await client.post(CANCELLED)).status == 202
+        assert (await client.call("mirror.mirror", id=7)).result["unheardOf"] == {}
+
+
+async def test_an_id_that_is_used_twice_at_once_is_answered_and_cancelled_twice(
+    door: Door, upstreams: Upstreams
+) -> None:
+    """A client should not; its answers do not cross, and no call is left behind."""
+    await mirror(door, upstreams)
+    async with mcp_client(door.url + "/mcp", door.key, modern=False) as client:
+        given = [{"it": number} for number in range(20)]
+        answers = await asyncio.gather(*(client.call("mirror.mirror", it, id=7) for it in given))
+        assert [answer.result["unheardOf"] for answer in answers] == given
+        calls = [asyncio.ensure_future(client.call("mirror.wait", id=7)) for _ in range(3)]
+        await door.in_flight("mirror", 3)
+        assert (await client.post(CANCELLED)).status == 202
+        assert [answer.body for answer in await asyncio.wait_for(asyncio.gather(*calls), 10)] == [b""] * 3
+
+        async def cancelled() -> int:
+            seen: int = (await client.call("mirror.seen")).result["structuredContent"]["cancelled"]
+            return seen
+
+        await eventually(cancelled, lambda count: count == 3)

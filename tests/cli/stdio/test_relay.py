@@ -355,3 +355,35 @@ async def test_there_is_a_most_of_requests_at_once(
 async def test_a_line_too_long_is_answered_under_its_id(client: Client) -> None:
     await client.relay.take(Oversized(2000, None, 7))
     assert "larger than 1000 bytes" in (await client.answer(7))["error"]["message"]
+
+
+async def test_what_is_cancelled_before_it_began_takes_no_place(gateway: Gateway, client: Client) -> None:
+    """A request and the word against it come in one piece: neither is left behind."""
+    for half in ("first", "second"):
+        for number in range(relay_module.MOST_AT_ONCE - 1):
+            await client.send("tools/call", number, name="x", _meta=ENVELOPE)
+            await client.tell("notifications/cancelled", requestId=number)
+        assert "result" in await client.ask("tools/list", half, _meta=ENVELOPE)
+    assert client.said == []
+
+
+async def test_one_word_cancels_all_that_have_its_id(gateway: Gateway, client: Client) -> None:
+    closed = 0
+
+    async def answer(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        nonlocal closed
+        response = await stream(request)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            while request.transport is not None and not request.transport.is_closing():
+                await response.write(b": still\n\n")
+                await asyncio.sleep(0.02)
+        closed += 1
+        return response
+
+    gateway.answer = answer
+    for _ in range(3):
+        await client.send("tools/call", 7, name="x", _meta=ENVELOPE)
+    await until(lambda: gateway.methods.count("tools/call") == 3)
+    await client.tell("notifications/cancelled", requestId=7)
+    await until(lambda: closed == 3)
+    assert client.said == []

@@ -47,7 +47,8 @@ class Relay:
         self._limit = limit
         self._session = StdioSession(link)
         self._mirroring = Mirroring(link)
-        self._by_id: dict[RpcId, _Request] = {}
+        self._by_id: dict[RpcId, list[_Request]] = {}
+        """Several, where a client gives one id to several at once; one word then cancels all of them."""
         self._running: set[_Request] = set()
         self._to_tell: asyncio.Queue[tuple[Posted, bytes]] = asyncio.Queue(MOST_TOLD)
         self._telling = asyncio.create_task(self._tell())
@@ -72,9 +73,10 @@ class Relay:
             await self._refuse(posted.id, RpcFailure(jsonrpc.INTERNAL_ERROR, said))
             return
         request = _Request(posted.id, posted, line)
-        self._by_id[posted.id] = request
+        self._by_id.setdefault(posted.id, []).append(request)
         self._running.add(request)
         request.task = asyncio.create_task(self._serve(request))
+        request.task.add_done_callback(lambda _: self._forget(request))  # also of one that never began
 
     async def _refuse(self, identity: RpcId | None, failure: RpcFailure) -> None:
         await self._link.say(jsonrpc.encode_error(identity, failure.code, failure.message, failure.data))
@@ -85,13 +87,14 @@ class Relay:
             identity = msgspec.json.decode(posted.params.get("requestId", b"null"), type=int | str | None)
         except msgspec.DecodeError:
             return True
-        request = self._by_id.get(identity) if identity is not None else None
-        if request is None:
+        requests = self._by_id.get(identity, ()) if identity is not None else ()
+        if not requests:
             return eras.VERSION_KEY in posted.meta or not self._session.open
-        request.withdrawn = True
-        if request.modern and request.task is not None:
-            request.task.cancel()  # which closes its POST
-        return request.modern
+        for request in requests:
+            request.withdrawn = True
+            if request.modern and request.task is not None:
+                request.task.cancel()  # which closes its POST
+        return all(request.modern for request in requests)
 
     async def _tell(self) -> None:
         while True:
@@ -104,14 +107,18 @@ class Relay:
                 self._to_tell.task_done()
 
     async def _serve(self, request: _Request) -> None:
-        try:
-            answer = await self._answer(request)
-        finally:
-            self._running.discard(request)
-            if self._by_id.get(request.identity) is request:
-                del self._by_id[request.identity]
+        answer = await self._answer(request)
+        self._forget(request)
         if answer is not None:
             await self._link.say(answer)
+
+    def _forget(self, request: _Request) -> None:
+        self._running.discard(request)
+        same = self._by_id.get(request.identity, [])
+        if request in same:
+            same.remove(request)
+        if not same:
+            self._by_id.pop(request.identity, None)
 
     async def _answer(self, request: _Request) -> bytes | None:
         try:

@@ -99,8 +99,11 @@ class LegacyFront:
         self, session: Session, posted: Posted, identity: jsonrpc.RpcId, reply: Answering, request_id: str
     ) -> None:
         task = asyncio.current_task()
-        if task is not None:
-            session.running[identity] = task
+        if task is None:
+            raise AssertionError("a request is answered by a task")
+        if not session.under_way.begin(identity, task):
+            await reply.finish(None)
+            return
         message: bytes | None
         try:
             result = await self._result(session, posted, reply, request_id)
@@ -110,13 +113,12 @@ class LegacyFront:
                 raise
             message = jsonrpc.encode_error(identity, failure.code, failure.message, failure.data)
         except asyncio.CancelledError:
-            if task is None or not session.withdrawn(identity, task):
+            if not session.under_way.was_withdrawn(task):
                 raise
             task.uncancel()
             message = None
         finally:
-            if session.running.get(identity) is task:
-                del session.running[identity]
+            session.under_way.end(identity, task)
         await reply.finish(message)
 
     async def _result(self, session: Session, posted: Posted, reply: Answering, request_id: str) -> bytes:
@@ -146,4 +148,4 @@ class LegacyFront:
         if posted.method == "notifications/cancelled":
             identity = eras.cancelled_id(translate.joined({k: bytes(v) for k, v in posted.params.items()}))
             if identity is not None:
-                session.withdraw(identity)
+                session.under_way.withdraw(identity)

@@ -17,6 +17,7 @@ from trunkline.front.mcp.audience import Ear
 from trunkline.front.mcp.channel import Channel
 from trunkline.front.mcp.envelope import Posted
 from trunkline.front.mcp.notices import LISTEN_NAMES, marked_plain
+from trunkline.front.mcp.under_way import UnderWay
 from trunkline.model import Principal
 from trunkline.wire import jsonrpc, translate
 from trunkline.wire.jsonrpc import RpcId
@@ -36,8 +37,7 @@ class Session:
         self.info = b""
         self.log_level: str | None = None
         self.last_used = time.monotonic()
-        self.running: dict[RpcId, asyncio.Task[Any]] = {}
-        self._withdrawn: set[asyncio.Task[Any]] = set()
+        self.under_way = UnderWay()
         self.general = general or Channel("g", replayable=True)
         """What belongs to no request; read by the client's GET."""
         self.ear = Ear(view, set(LISTEN_NAMES), self._tell)
@@ -92,20 +92,6 @@ class Session:
             raise
         finally:
             del self._asked[identity]
-
-    def withdraw(self, identity: RpcId) -> None:
-        """The client does not want this request answered any more."""
-        task = self.running.get(identity)
-        if task is not None:
-            self._withdrawn.add(task)
-            task.cancel()
-
-    def withdrawn(self, identity: RpcId, task: asyncio.Task[Any]) -> bool:
-        """Whether it was the client that ended this request."""
-        if task not in self._withdrawn:
-            return False
-        self._withdrawn.discard(task)
-        return True
 
     def on_response(self, posted: Posted) -> None:
         answer = self._asked.get(posted.id) if posted.id is not None else None
@@ -176,7 +162,7 @@ class Sessions:
     def _sweep_now(self) -> None:
         latest = time.monotonic() - self._idle
         for session in list(self._sessions.values()):
-            if session.last_used < latest and not session.running and session.general.reader is None:
+            if session.last_used < latest and not session.under_way and session.general.reader is None:
                 self.close(session)
         self._sweep = None
         if self._sessions:
