@@ -369,7 +369,7 @@ class Event:
     server_name: str
     status: ServerStatus | None = None
     subject: str | None = None
-    """The URI of the resource, where it is one that changed."""
+    """The URI of the resource that changed, or the id of the elicitation that is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -510,6 +510,17 @@ async def json_schema_2020_12_tool(call: Call) -> str:
     return f"Called with: {json.dumps(call.params.arguments)}"
 
 
+@tool("Sends the user to an address, and says in a session when he has been there")
+async def send_away(call: Call) -> str:
+    visit = types.ElicitRequestURLParams(
+        message="Please go there", url="https://visit.me/", elicitation_id=None if call.modern else "visit-1"
+    )
+    answers = await call.ask({"visit": types.ElicitRequest(params=visit)})
+    if not call.modern:
+        await call.ctx.session.send_elicit_complete("visit-1")
+    return told(answers["visit"])
+
+
 # Tools that take long
 
 

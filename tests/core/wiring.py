@@ -22,7 +22,7 @@ async def connection_to(peer: Peer, server_id: str = "s") -> AsyncIterator[Conne
         patience=Patience(20, 20, 20),
         on_lists_changed=lambda: None,
         on_noise=lambda: None,
-        on_resource_updated=lambda params: None,
+        on_told=lambda method, params: None,
     )
     try:
         await connection.open(Era.LEGACY)

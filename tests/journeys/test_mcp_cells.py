@@ -332,6 +332,73 @@ async def test_an_old_session_is_bound_to_its_address_and_its_key(door: Door, up
 
 
 @feature(
+    "Elicitation by URL",
+    "the newer era has no ids for it: an older client gets one of the gateway's making, a newer one none",
+)
+async def test_a_user_is_sent_to_an_address(door: Door, upstreams: Upstreams, mode: str, era: str) -> None:
+    await everything(door, upstreams, era)
+    sent: list[str] = []
+
+    async def visit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        assert bool(params.elicitation_id) is (mode == OLD)
+        sent.append(params.url)
+        return types.ElicitResult(action="accept")
+
+    async with sdk(door, mode, elicitation_callback=visit) as client:
+        result = await client.call_tool("every_thing__send_away")
+        assert (text_of(result), sent) == ("action=accept, content=null", ["https://visit.me/"])
+
+
+@feature(
+    "Word that a visit is over",
+    "to the session that was sent, once",
+    but={
+        (NEW, "modern"): "not part of the era",
+        (OLD, "modern"): "not part of the era",
+        (NEW, "legacy"): "not part of the era",
+    },
+)
+async def test_who_was_sent_to_an_address_hears_when_that_is_over(door: Door, mode: str, era: str) -> None:
+    """Whether it was sent by a question or by an error; nobody else hears of it."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("sign_in", "been_there")]
+    await door.connected("door", "STDIO", scripted(tools=tools))
+    complete = "notifications/elicitation/complete"
+    async with (
+        mcp_client(door.url + "/mcp", door.key, modern=False) as client,
+        mcp_client(door.url + "/mcp", door.key, modern=False) as other,
+        client.listening() as heard,
+        other.listening() as unsent,
+    ):
+        assert (await client.call("door.sign_in")).code == -32042
+        for visit in ("nobodys", "e1", "e1"):
+            await client.call("door.been_there", {"id": visit})
+        told = await asyncio.wait_for(heard.wait_for(complete), 10)
+        assert told["params"] == {"elicitationId": "e1"}
+        await client.call("door.grow", {"name": "more"})
+        for each in (heard, unsent):
+            await asyncio.wait_for(each.wait_for("notifications/tools/list_changed"), 10)
+        assert heard.methods.count(complete) == 1
+        assert complete not in unsent.methods
+
+
+async def test_a_question_that_sends_away_is_heard_of_too(door: Door, upstreams: Upstreams) -> None:
+    await everything(door, upstreams, "legacy")
+    over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def visit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept")
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, types.ElicitCompleteNotification):
+            over.set_result(message.params.elicitation_id)
+
+    async with sdk(door, OLD, elicitation_callback=visit, message_handler=on_message) as client:
+        await client.call_tool("every_thing__send_away")
+        assert await asyncio.wait_for(over, 10) == "visit-1"
+
+
+@feature(
     "Elicitation by URL, asked by an error",
     "-32042 of an older server becomes a question; calling again makes the call anew",
     but={(NEW, "modern"): "not part of the era", (OLD, "modern"): "not part of the era"},

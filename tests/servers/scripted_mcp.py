@@ -171,6 +171,10 @@ class Server:
             wanted = {"mode": "url", "elicitationId": "e1", "url": "https://sign.in/1", "message": "Sign in"}
             error = {"code": -32042, "message": "sign in first", "data": {"elicitations": [wanted]}}
             send({"jsonrpc": "2.0", "id": identity, "error": error})
+        elif name == "been_there":
+            over = {"elicitationId": arguments["id"]}
+            self.notice({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": over})
+            text("told")
         elif name == "odd_result":
             result(ODD_RESULT)
         elif name == "large":

@@ -27,6 +27,7 @@ from trunkline.telemetry import Metrics, start_apart
 from trunkline.upstream.connection import Connection
 from trunkline.upstream.health_monitor import DEGRADED_AFTER, DOWN_AFTER, Check, HealthMonitor, Patient
 from trunkline.upstream.session_manager import SessionManager
+from trunkline.wire import eras
 
 log = logging.getLogger(__name__)
 
@@ -146,10 +147,14 @@ class Supervision:
         if server is not None:
             self._metrics.noise.labels(server.name).inc()
 
-    def on_resource_updated(self, server_id: str, params: bytes) -> None:
+    def on_told(self, server_id: str, method: str, params: bytes) -> None:
         server = self._registry.find(server_id)
-        if server is not None and self._subscriptions is not None:
+        if server is None:
+            return
+        if method == eras.RESOURCE_UPDATED and self._subscriptions is not None:
             self._subscriptions.on_updated(server.id, server.name, params)
+        elif method == eras.ELICITATION_COMPLETE and (visit := eras.elicitation_id(params)) is not None:
+            self._events.publish(Event("elicitation.completed", server.id, server.name, subject=visit))
 
     def on_published(self, server_id: str, tool_count: int) -> None:
         self._registry.note_tool_count(server_id, tool_count)

@@ -57,7 +57,7 @@ class Connection:
         patience: Patience,
         on_lists_changed: Callable[[], None],
         on_noise: Callable[[], None],
-        on_resource_updated: Callable[[bytes], None],
+        on_told: Callable[[str, bytes], None],
     ) -> None:
         self.server_id = server_id
         self.name = name
@@ -65,7 +65,7 @@ class Connection:
         self._patience = patience
         self._on_lists_changed = on_lists_changed
         self._on_noise = on_noise
-        self._on_resource_updated = on_resource_updated
+        self._on_told = on_told
         self._introduction: Introduction | None = None
         self._keys = itertools.count(1)
         self._running: dict[int, Running] = {}
@@ -405,8 +405,8 @@ class Connection:
             self._on_lists_changed()
         elif method in _SUBSCRIBED:
             self._on_subscribed(method, params, asked_by)
-        elif method == "notifications/resources/updated":
-            self._on_resource_updated(params)
+        elif method in eras.TOLD:
+            self._on_told(method, params)
 
     def _on_subscribed(self, method: str, params: bytes, asked_by: int | None) -> None:
         """Where the wire does not know to which subscription it belongs, the notification says so."""

@@ -47,7 +47,9 @@ class SessionWatcher(Protocol):
 
     def on_noise(self, server_id: str) -> None: ...
 
-    def on_resource_updated(self, server_id: str, params: bytes) -> None: ...
+    def on_told(self, server_id: str, method: str, params: bytes) -> None:
+        """One of `eras.TOLD`: a notification about something that somebody waits for."""
+        ...
 
 
 class SessionManager:
@@ -140,7 +142,7 @@ class SessionManager:
             patience=self._patience,
             on_lists_changed=lambda: watcher.on_lists_changed(server_id),
             on_noise=lambda: watcher.on_noise(server_id),
-            on_resource_updated=lambda params: watcher.on_resource_updated(server_id, params),
+            on_told=lambda method, params: watcher.on_told(server_id, method, params),
         )
 
     def new_backoff(self) -> Backoff:

@@ -46,6 +46,11 @@ NAMED_METHODS = {
 }
 """Methods whose `Mcp-Name` header mirrors a parameter."""
 
+RESOURCE_UPDATED = "notifications/resources/updated"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
+TOLD = frozenset({RESOURCE_UPDATED, ELICITATION_COMPLETE})
+"""What a server tells outside any request, beside that a list changed."""
+
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SENTINEL = re.compile(r"=\?base64\?.*\?=")
 
@@ -277,6 +282,10 @@ class _Updated(msgspec.Struct):
     uri: str
 
 
+class _Elicited(msgspec.Struct, rename="camel"):
+    elicitation_id: str | None = None
+
+
 class _SubscriptionMeta(msgspec.Struct):
     subscription: int | str | None = msgspec.field(default=None, name=SUBSCRIPTION_KEY)
 
@@ -287,6 +296,7 @@ class _Subscribed(msgspec.Struct):
 
 _progress = msgspec.json.Decoder(_Progress)
 _updated = msgspec.json.Decoder(_Updated)
+_elicited = msgspec.json.Decoder(_Elicited)
 _subscribed = msgspec.json.Decoder(_Subscribed)
 _cancelled = msgspec.json.Decoder(_Cancelled)
 _logged = msgspec.json.Decoder(_Logged)
@@ -302,6 +312,14 @@ def progress_token(params: bytes) -> int | str | None:
 def cancelled_id(params: bytes) -> int | str | None:
     try:
         return _cancelled.decode(params).request_id
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def elicitation_id(params: bytes) -> str | None:
+    """Of an elicitation that sends its user to an address, or of word that such a visit is over."""
+    try:
+        return _elicited.decode(params).elicitation_id
     except (msgspec.DecodeError, RecursionError):
         return None
 

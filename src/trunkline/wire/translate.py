@@ -82,6 +82,15 @@ class _Elicitations(msgspec.Struct):
     elicitations: list[msgspec.Raw] = []
 
 
+def visits_of_error(data: bytes) -> list[str]:
+    """The ids of the visits that a `URL_ELICITATION_REQUIRED` error wants."""
+    try:
+        wanted = msgspec.json.decode(data, type=_Elicitations).elicitations
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [visit for each in wanted if (visit := eras.elicitation_id(bytes(each))) is not None]
+
+
 def questions_of_error(data: bytes) -> dict[str, tuple[str, bytes]]:
     """What the data of a `URL_ELICITATION_REQUIRED` error wants of the user; empty if it cannot be read."""
     try:

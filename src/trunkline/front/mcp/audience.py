@@ -7,17 +7,20 @@ came or went, what that address shows is compared with what the listener was las
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import ServerNotFound, TrunklineError
 from trunkline.front.mcp.notices import KINDS_OF
 from trunkline.model import Event
-from trunkline.wire import jsonrpc
+from trunkline.wire import eras, jsonrpc
 
 log = logging.getLogger(__name__)
 
 REST_SECONDS = 1.0
+MOST_VISITS = 100
+"""So many visits of one client may be waited for; word of older ones is dropped."""
 
 Tell = Callable[[str, bytes], None]
 """Takes a notification's method and the members of its params; returns at once."""
@@ -31,6 +34,18 @@ class Ear:
         self.known: Mapping[str, int] = {}
         self.uris: dict[tuple[str, str], str] = {}
         """(server id, URI there) → the URI as this listener knows it."""
+        self._visits: deque[str] = deque(maxlen=MOST_VISITS)
+        """Addresses its client's user was sent to, by the ids of the elicitations."""
+
+    def expect(self, visit: str) -> None:
+        """Its client wants to hear when this visit is over."""
+        self._visits.append(visit)
+
+    def on_visited(self, visit: str) -> None:
+        """Said once, and only to whom was sent."""
+        if visit in self._visits:
+            self._visits.remove(visit)
+            self.tell(eras.ELICITATION_COMPLETE, b'"elicitationId":' + jsonrpc.quote(visit))
 
 
 class Audience:
@@ -97,6 +112,10 @@ class Audience:
         if event.kind == "resource.updated":
             self._tell_updated(event)
             return
+        if event.kind == "elicitation.completed":
+            for ear in list(self._ears):
+                ear.on_visited(event.subject or "")
+            return
         self._dirty = True
         if self._timer is None and self._ears:
             self._timer = asyncio.get_running_loop().call_later(REST_SECONDS / 10, self._tell_changes)
@@ -105,7 +124,7 @@ class Audience:
         for ear in list(self._ears):
             uri = ear.uris.get((event.server_id, event.subject or ""))
             if uri is not None:
-                ear.tell("notifications/resources/updated", b'"uri":' + jsonrpc.quote(uri))
+                ear.tell(eras.RESOURCE_UPDATED, b'"uri":' + jsonrpc.quote(uri))
 
     def _tell_changes(self) -> None:
         """Then rest for a second, and look again if something happened meanwhile."""

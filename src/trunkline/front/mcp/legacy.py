@@ -56,6 +56,8 @@ class LegacyClient:
         if not able:
             raise Declined(jsonrpc.METHOD_NOT_FOUND, f"The client does not support {method}")
         put = translate.question_for_legacy(method, params, secrets.token_urlsafe(12))
+        if method == "elicitation/create" and (visit := eras.elicitation_id(put)) is not None:
+            session.ear.expect(visit)
         return await session.ask(method, put, self._reply.say)
 
 
@@ -109,6 +111,9 @@ class LegacyFront:
             result = await self._result(session, posted, reply, request_id)
             message = jsonrpc.encode_result(identity, result)
         except RpcFailure as failure:
+            if failure.code == translate.URL_ELICITATION_REQUIRED:
+                for visit in translate.visits_of_error(failure.data or b""):
+                    session.ear.expect(visit)
             if failure.status is not None and not reply.streaming:
                 raise
             message = jsonrpc.encode_error(identity, failure.code, failure.message, failure.data)
