@@ -82,6 +82,7 @@ def test_the_variables_of_the_contract_have_its_defaults(variable: str, field: s
         ("MCP_AGGREGATOR_TOOL_NAMES", "Dotted", "tool_names", "dotted"),
         ("MCP_AGGREGATOR_MAX_CLIENT_SESSIONS", "10", "max_client_sessions", 10),
         ("MCP_AGGREGATOR_CLIENT_SESSION_IDLE", "60", "client_session_idle", 60.0),
+        ("MCP_AGGREGATOR_QUESTION_TIMEOUT", "30", "question_timeout", 30.0),
         ("MCP_AGGREGATOR_MAX_CALLS_PER_KEY", "11", "max_calls_per_key", 11),
         ("MCP_AGGREGATOR_MAX_CALLS_PER_SERVER", "12", "max_calls_per_server", 12),
         ("MCP_AGGREGATOR_RATE_LIMIT", "600", "rate_limit", 600),

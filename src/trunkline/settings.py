@@ -282,6 +282,12 @@ class Settings:
         _seconds(1, 86_400),
         default=1800.0,
     )
+    question_timeout: float = _setting(
+        "MCP_AGGREGATOR_QUESTION_TIMEOUT",
+        "Seconds an MCP client has for the answer to what a server asks in the middle of a call.",
+        _seconds(1, 86_400),
+        default=600.0,
+    )
     max_calls_per_key: int = _setting(
         "MCP_AGGREGATOR_MAX_CALLS_PER_KEY",
         "Most calls one key may have under way; more are refused with 503.",

@@ -16,7 +16,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import FileUrl
 
 from tests.journeys.cells import NEW, OLD, feature
-from tests.journeys.conftest import Door, eventually
+from tests.journeys.conftest import Door, Open, eventually
 from tests.journeys.mcp_client import LEGACY, MODERN, McpClient, mcp_client
 from tests.servers.peers import THIS_PYTHON, scripted
 from tests.servers.running import Upstreams
@@ -149,6 +149,46 @@ async def test_a_refusal_reaches_the_server(door: Door, upstreams: Upstreams, mo
     async with sdk(door, mode, elicitation_callback=decline) as client:
         result = await client.call_tool("every_thing__test_elicitation", {"message": "Who?"})
         assert "action=decline" in text_of(result)
+
+
+@feature(
+    "A question nobody answers",
+    "after MCP_AGGREGATOR_QUESTION_TIMEOUT the server is told, or the call is given up",
+    but={(NEW, "modern"): "the client's own matter"},
+)
+async def test_a_question_nobody_answers_ends_in_time(
+    open_door: Open, upstreams: Upstreams, mode: str, era: str
+) -> None:
+    """Never a hang: the call ends, at the client as at the server, and both work on."""
+    door = await open_door(question_timeout="1")
+    await everything(door, upstreams, era)
+    name, arguments = "every_thing__test_elicitation", {"message": "Who?"}
+    if era == "modern":
+        name = "every_thing__test_input_required_result_elicitation"
+    able: dict[str, object] = {"elicitation": {"form": {}}}
+    modern = mode == NEW
+    async with (
+        asyncio.timeout(15),
+        mcp_client(door.url + "/mcp", door.key, modern=modern, capabilities=able) as client,
+    ):
+        answer = await client.call(name, arguments)
+        if modern:
+            assert answer.result["resultType"] == "input_required"
+            again = {"name": name, "arguments": arguments, "requestState": answer.result["requestState"]}
+            await door.in_flight("every-thing", 0)
+            late = await client.ask("tools/call", {**again, "inputResponses": {"q1": {"action": "decline"}}})
+            assert (late.status, late.code) == (400, -32602)
+        else:
+            asked = [each["id"] for each in answer.heard if each["method"] == "elicitation/create"]
+            withdrawn = [
+                each["params"]["requestId"]
+                for each in answer.heard
+                if each["method"] == "notifications/cancelled"
+            ]
+            assert asked == withdrawn
+            assert "did not answer elicitation/create within 1 s" in json.dumps(answer.message)
+        plain = await client.call("every_thing__test_simple_text")
+        assert plain.result["content"]
 
 
 @feature("Lists that change", "announced at most once a second, and only when something changed")

@@ -11,7 +11,6 @@ from trunkline.front.mcp.envelope import Posted, Routing, RpcFailure, identity_i
 from trunkline.front.mcp.modern import ModernFront
 from trunkline.front.mcp.reception import Reception
 from trunkline.front.mcp.reply import Reply, pump, refusal
-from trunkline.front.mcp.sessions import Session
 from trunkline.model import Principal
 from trunkline.wire import eras, jsonrpc
 
@@ -100,7 +99,7 @@ class McpHttp:
             raise
 
     def _open(self, visitor: Visitor, posted: Posted, identity: jsonrpc.RpcId, exchange: Exchange) -> None:
-        session = Session(visitor.principal, visitor.view)
+        session = self._reception.new_session(visitor.principal, visitor.view)
         result = self._reception.legacy.initialize(session, posted)
         self._reception.open(session)
         headers = ((b"mcp-session-id", session.id.encode()),)

@@ -103,7 +103,7 @@ class ModernFront:
         self._gateway = gateway
         self._desk = desk
         self._listening = Listening(gateway, audience)
-        self._parking = Parking()
+        self._parking = Parking(gateway.settings.question_timeout)
 
     async def serve(
         self, visitor: Visitor, posted: Posted, routing: Routing, reply: Reply, exchange: Exchange

@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 
 PREFIX = "trunkline-parked:"
 MOST_PARKED = 1000
-PARKED_SECONDS = 600.0
 TOGETHER_SECONDS = 0.02
 """After a question: how long others may come to be asked along with it."""
 
@@ -95,7 +94,9 @@ class Parked:
 
 
 class Parking:
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        """How long a call waits for its client."""
         self._parked: dict[str, Parked] = {}
 
     def keep(self, parked: Parked) -> bytes:
@@ -105,7 +106,7 @@ class Parking:
             self._drop(next(iter(self._parked)), "too many calls wait for their clients")
         self._parked[parked.token] = parked
         loop = asyncio.get_running_loop()
-        parked.expiry = loop.call_later(PARKED_SECONDS, self._drop, parked.token, "nobody answered in time")
+        parked.expiry = loop.call_later(self._seconds, self._drop, parked.token, "nobody answered in time")
         return translate.input_required(parked.questions, parked.token)
 
     def take(self, token: str, owner: str, digest: bytes) -> Parked | None:

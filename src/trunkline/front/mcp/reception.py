@@ -8,10 +8,12 @@ from urllib.parse import quote
 
 from trunkline.core.gateway import Gateway
 from trunkline.front.mcp.audience import Audience
+from trunkline.front.mcp.channel import Channel
 from trunkline.front.mcp.desk import Desk, Visitor
 from trunkline.front.mcp.envelope import RpcFailure
 from trunkline.front.mcp.legacy import LegacyFront
 from trunkline.front.mcp.sessions import Session, Sessions
+from trunkline.model import Principal
 from trunkline.wire import jsonrpc
 
 _SERVERS = "/servers/"
@@ -42,6 +44,10 @@ class Reception:
             idle_seconds=gateway.settings.client_session_idle,
             on_closed=self._on_session_closed,
         )
+
+    def new_session(self, principal: Principal, view: str | None, general: Channel | None = None) -> Session:
+        """Not open yet: what its client says first may be refused."""
+        return Session(principal, view, general, patience=self.gateway.settings.question_timeout)
 
     def open(self, session: Session) -> None:
         self.sessions.open(session)

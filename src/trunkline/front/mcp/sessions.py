@@ -27,10 +27,19 @@ SWEEP_SECONDS = 30.0
 
 
 class Session:
-    def __init__(self, principal: Principal, view: str | None, general: Channel | None = None) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        view: str | None,
+        general: Channel | None = None,
+        *,
+        patience: float,
+    ) -> None:
+        """`patience`: seconds its client has to answer a question."""
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.view = view
+        self._patience = patience
         self.version = ""
         self.declared: Mapping[str, Any] = {}
         self.capabilities = b"{}"
@@ -85,11 +94,15 @@ class Session:
         self._asked[identity] = answer
         say(jsonrpc.encode_request(identity, method, params))
         try:
-            return await answer
-        except asyncio.CancelledError:
+            async with asyncio.timeout(self._patience):
+                return await answer
+        except (TimeoutError, asyncio.CancelledError) as over:
             cancelled = b'{"requestId":%b,"reason":"nobody waits for the answer any more"}'
             say(jsonrpc.encode_notification("notifications/cancelled", cancelled % jsonrpc.quote(identity)))
-            raise
+            if isinstance(over, asyncio.CancelledError):
+                raise
+            said = f"The client did not answer {method} within {self._patience:g} s"
+            raise Declined(jsonrpc.INTERNAL_ERROR, said) from None
         finally:
             del self._asked[identity]
 

@@ -73,7 +73,7 @@ class McpSse:
             )
             exchange.reply(refusal(None, failure))
             return
-        session = Session(principal, view, Channel())
+        session = self._reception.new_session(principal, view, Channel())
         working = self._working[session.id] = set()
         session.general.take_over(session)
         self._reception.open(session)
