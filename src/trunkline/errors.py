@@ -91,6 +91,10 @@ class MethodNotAllowed(TrunklineError):
     code = "METHOD_NOT_ALLOWED"
     status = 405
 
+    def __init__(self, detail: str, allowed: Sequence[str]) -> None:
+        super().__init__(detail)
+        self.allowed = tuple(allowed)
+
 
 class HeadersTooLarge(TrunklineError):
     code = "HEADERS_TOO_LARGE"

@@ -36,7 +36,7 @@ def test_the_libraries_that_have_a_room_have_a_contract() -> None:
     forbidden = {name for contract in OF_ONE_LIBRARY for name in contract["forbidden_modules"]}
     assert forbidden >= {
         *("sqlalchemy", "alembic", "asyncpg"),
-        *("fastapi", "starlette", "cryptography", "prometheus_client"),
+        *("cryptography", "prometheus_client"),
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trunkline.errors import FieldError, TrunklineError, ValidationError
+from trunkline.errors import FieldError, MethodNotAllowed, TrunklineError, ValidationError
 
 JSON = b"application/json"
 
@@ -21,8 +21,8 @@ class Answer:
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Beside content type and length."""
-    content_type: bytes | None = JSON
-    """Of a body, where there is one; None where the headers say it."""
+    content_type: bytes = JSON
+    """Of a body, where there is one."""
 
 
 def encode(value: object) -> bytes:
@@ -37,6 +37,8 @@ def answer_to(error: TrunklineError) -> Answer:
     headers: list[tuple[bytes, bytes]] = []
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allowed).encode()))
     if error.retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.retry_after))
     body: dict[str, object] = {"detail": error.detail, "error_code": error.code, "context": error.context}

@@ -30,16 +30,17 @@ def bad_json(error: Exception) -> ValidationError:
     return ValidationError([FieldError(("body",), f"JSON decode error: {reason}", "json_invalid")])
 
 
-def require_json(body: bytes) -> None:
+def read_json(body: bytes) -> object:
     """Raises `ValidationError` for what is no JSON, holds text that is no Unicode, or is absurdly deep."""
     try:
-        level = [msgspec.json.decode(body)]
+        found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise bad_json(error) from None
+    level = [found]
     for _ in range(DEEPEST):
         level = [child for node in level for child in _children(node)]
         if not level:
-            return
+            return found
     raise bad_json(RecursionError())
 
 

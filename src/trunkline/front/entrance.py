@@ -14,18 +14,17 @@ import re
 from trunkline import telemetry
 from trunkline.core.gateway import Gateway
 from trunkline.errors import GatewayDisabled, ServerUnavailable, TrunklineError, Unauthorized
-from trunkline.front import asgi, tool_call
+from trunkline.front import tool_call
 from trunkline.front.answers import Answer, answer_to, encode, unexpected
-from trunkline.front.bodies import require_json, require_json_type
+from trunkline.front.bodies import require_json_type
 from trunkline.front.exchange import ClientGone, Exchange
 from trunkline.front.mcp import http
 from trunkline.front.mcp.http import McpHttp
 from trunkline.front.mcp.reception import Reception, view_of
 from trunkline.front.mcp.sse import MESSAGES, STREAM, McpSse
 from trunkline.front.origins import KnownHosts, plain_address
-from trunkline.front.rest.access import PRINCIPAL
-from trunkline.front.rest.api import build_rest
-from trunkline.front.rest.shapes import STOPPING
+from trunkline.front.rest.admin import admin_api
+from trunkline.front.rest.state import STOPPING, HealthAnswer
 from trunkline.model import Principal
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ class Front:
         self._settings = gateway.settings
         self._hosts = KnownHosts(gateway.settings.host, gateway.settings.allowed_hosts)
         self._ids = RequestIds()
-        self.rest = build_rest(gateway)
+        self.rest = admin_api(gateway)
         self.reception = Reception(gateway)
         self.mcp = McpHttp(self.reception)
         sse = McpSse(self.reception)
@@ -166,11 +165,9 @@ class Front:
         if path == tool_call.PATH and exchange.method == "POST":
             exchange.reply(Answer(200, await tool_call.run_call(self._gateway, principal, exchange)))
             return
-        if exchange.body:
-            require_json(exchange.body)
-        await asgi.run(self.rest, exchange, {PRINCIPAL: principal})
+        exchange.reply(await self.rest.answer(exchange, principal))
 
     async def _liveness(self) -> Answer:
         if self._gateway.draining:
-            return Answer(503, encode({"status": STOPPING}))
-        return Answer(200, encode({"status": (await self._gateway.health()).status}))
+            return Answer(503, encode(HealthAnswer(status=STOPPING)))
+        return Answer(200, encode(HealthAnswer(status=(await self._gateway.health()).status)))

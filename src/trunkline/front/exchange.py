@@ -151,7 +151,7 @@ class Exchange:
         self._started = True
         body = answer.body
         headers = [b"%b: %b\r\n" % header for header in answer.headers]
-        if answer.content_type is not None and body:
+        if body:
             headers.append(b"content-type: %b\r\n" % answer.content_type)
         if answer.status not in _BODILESS:
             headers.append(b"content-length: %d\r\n" % len(body))

@@ -1,8 +1,8 @@
 """`POST /api/v1/tools/call`, the hot path: bytes in, bytes out, nothing in between parsed that need not be.
 
 `read_call` and `compose` are pure; `run_call` is the thin action between them. The arguments leave as the
-bytes they came in, and every field of the result comes back as the bytes the server sent. No framework is
-involved; `entrance.py` has already judged host, key and body.
+bytes they came in, and every field of the result comes back as the bytes the server sent. `entrance.py` has
+judged host and key and comes straight here; `rest/tools.py` describes it for the OpenAPI document.
 """
 
 import time
@@ -148,31 +148,3 @@ def _metadata(outcome: Outcome, total_ms: float, upstream: bytes | None) -> byte
     if upstream is not None:
         parts.append(b'"upstream":' + upstream)
     return b"{%b}" % b",".join(parts)
-
-
-DESCRIPTION = {
-    "post": {
-        "summary": "Call a tool",
-        "description": "Needs scope call. The result comes back as the server sent it, with `metadata`.",
-        "tags": ["tools"],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["name"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "name": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
-                            "arguments": {"type": ["object", "null"]},
-                            "server_id": {"type": ["string", "null"]},
-                        },
-                    }
-                }
-            },
-        },
-        "responses": {"200": {"description": "The tool ran; isError says whether it is content."}},
-    }
-}
-"""How this route stands in the OpenAPI document, which no framework writes for it."""

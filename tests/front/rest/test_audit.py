@@ -34,6 +34,9 @@ async def test_what_was_done_is_found(front: Running, echo: str) -> None:
     ):
         _, found = await front.ask("GET", AUDIT, params=query)
         assert found["total"] >= least, query
+        assert "actor" not in query or {record["actor"] for record in found["records"]} == {query["actor"]}
+    _, found = await front.ask("GET", AUDIT, params={"actor": "nobody"})
+    assert (found["total"], found["records"]) == (0, [])
     _, found = await front.ask("GET", AUDIT, params={"since": "2999-01-01T00:00:00+02:00"})
     assert found["total"] == 0
 

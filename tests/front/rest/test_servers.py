@@ -123,6 +123,8 @@ async def test_servers_are_listed_in_pages_and_by_status(front: Running, tmp_pat
         "limit=0",
         "limit=1001",
         "limit=x",
+        "limit=",
+        "limit",
         "offset=-1",
         "include_tools=maybe",
         "staus=ERROR",

@@ -1,93 +1,58 @@
-"""Puts the admin API together: a router a noun, and one way to answer what goes wrong.
+"""One API: a table of routes, answered in the same few steps, and its description.
 
-FastAPI is used for what it is good at, reading requests and describing them; its pages (which load scripts
-from elsewhere), redirects and own error shapes are off.
+Find the route, judge the scope, read everything, hand on, answer. It raises errors of the tree and says none
+of them: that is for who asked it. `admin.py` puts the admin API together; who has heard the key before is
+`entrance.py`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from functools import cached_property
+from urllib.parse import parse_qsl
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from msgspec import UNSET
 
-from trunkline import __version__, telemetry
-from trunkline.core.gateway import Gateway
-from trunkline.errors import (
-    BadRequest,
-    FieldError,
-    MethodNotAllowed,
-    NotFound,
-    TrunklineError,
-    ValidationError,
-)
-from trunkline.front import tool_call
-from trunkline.front.answers import Answer, answer_to, unexpected
-from trunkline.front.rest import audit, keys, servers, state, tools
+from trunkline.errors import Forbidden
+from trunkline.front.answers import Answer, encode
+from trunkline.front.bodies import read_json
+from trunkline.front.exchange import Exchange
+from trunkline.front.rest.describing import About, describe
+from trunkline.front.rest.routes import Routes
+from trunkline.front.rest.table import Table
+from trunkline.model import Principal, Scope
 
 
-def build_rest(gateway: Gateway) -> FastAPI:
-    app = _Documented(
-        title="Trunkline",
-        version=__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        strict_content_type=False,
-        exception_handlers={
-            TrunklineError: _respond,
-            RequestValidationError: _respond,
-            HTTPException: _respond,
-            Exception: _respond,
-        },
-    )
-    for part in (servers, tools, keys, audit, state):
-        app.include_router(part.build(gateway))
-    return app
+class Api:
+    def __init__(self, about: About, parts: Iterable[Routes], *, described_at: str) -> None:
+        """Its description is at that path, for whoever may read."""
+        self._about = about
+        itself = Routes("", "description")
+        itself("GET", described_at, Scope.READ, "Describe the API", described=False)(self._describe)
+        parts = [*parts, itself]
+        self._routes = [route for part in parts for route in part.routes]
+        self._elsewhere = [operation for part in parts for operation in part.elsewhere]
+        self.operations = [*self._elsewhere, *(route.operation for route in self._routes)]
+        self._table = Table(self._routes, self._elsewhere)
 
+    async def answer(self, exchange: Exchange, by: Principal) -> Answer:
+        """Raises `TrunklineError`."""
+        route, parameters = self._table.find(exchange.method, exchange.path)
+        operation = route.operation
+        if not by.scope.includes(operation.scope):
+            raise Forbidden(
+                f"This needs a key with scope {operation.scope}; the one given has scope {by.scope}"
+            )
+        query = parse_qsl(exchange.query.decode("utf-8", "replace"), keep_blank_values=True)
+        given = route.read(parameters, query, read_json(exchange.body) if exchange.body else UNSET)
+        supplied = {"by": by, "exchange": exchange}
+        given.update({name: supplied[name] for name in route.supplied})
+        said = await route.handler(**given)
+        if isinstance(said, Answer):
+            return said
+        return Answer(operation.status, b"" if said is None else encode(said))
 
-class _Documented(FastAPI):
-    def openapi(self) -> dict[str, Any]:
-        document = super().openapi()
-        document["paths"].setdefault(tool_call.PATH, tool_call.DESCRIPTION)
-        schemes = {"key": {"type": "http", "scheme": "bearer"}}
-        document.setdefault("components", {})["securitySchemes"] = schemes
-        document["security"] = [{"key": []}]
-        return document
+    async def _describe(self) -> Answer:
+        return self._description
 
-
-def _response(answer: Answer) -> Response:
-    response = Response(answer.body, answer.status, media_type="application/json")
-    for name, value in answer.headers:
-        response.headers[name.decode()] = value.decode()
-    return response
-
-
-async def _respond(request: Request, error: Exception) -> Response:
-    match error:
-        case TrunklineError():
-            return _response(answer_to(error))
-        case RequestValidationError():
-            return _response(answer_to(ValidationError(_faults(error.errors()))))
-        case HTTPException():
-            response = _response(answer_to(_refusal(request, error)))
-            if error.headers and "Allow" in error.headers:
-                response.headers["allow"] = error.headers["Allow"]
-            return response
-        case _:
-            return _response(unexpected(telemetry.request_id.get()))
-
-
-def _faults(found: Sequence[Any]) -> list[FieldError]:
-    return [FieldError(tuple(fault["loc"]), fault["msg"], fault["type"]) for fault in found]
-
-
-def _refusal(request: Request, error: HTTPException) -> TrunklineError:
-    """What the framework refuses by itself: unknown addresses and methods, and bodies it cannot read."""
-    path = request.scope["path"]
-    if error.status_code == 404:
-        return NotFound(f"There is nothing at {path}")
-    if error.status_code == 405:
-        return MethodNotAllowed(f"{request.method} is not possible at {path}")
-    return BadRequest(str(error.detail))
+    @cached_property
+    def _description(self) -> Answer:
+        return Answer(200, encode(describe(self._about, self.operations)))

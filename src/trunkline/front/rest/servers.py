@@ -1,31 +1,40 @@
 """The admin API's servers: register, list, show, change, connect, disconnect, remove; their tools and health.
 
-Parses and answers; `core/gateway.py` decides. `{server}` in an address is an id or a name.
+Parses and answers; `core/gateway.py` decides. `{server}` in a path is an id or a name.
 """
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Response
+from msgspec import UNSET
 
 from trunkline.core.gateway import Gateway
 from trunkline.errors import SealBroken
-from trunkline.front.rest import shapes
-from trunkline.front.rest.access import ADMIN, READ
-from trunkline.front.rest.requests import (
+from trunkline.front.rest import server_shapes as shapes
+from trunkline.front.rest.reading import given_in
+from trunkline.front.rest.routes import Routes
+from trunkline.front.rest.server_shapes import (
+    ConnectAnswer,
+    DisconnectAnswer,
     DisconnectOrder,
+    FullServer,
+    History,
     HistoryQuery,
+    RefreshAnswer,
+    RegisteredServer,
     ServerChange,
+    ServerHealth,
+    ServerList,
     ServerQuery,
     ServerRegistration,
+    ServerTools,
 )
-from trunkline.front.rest.shapes import Json, Object
-from trunkline.model import Disconnection, Principal, Problem, ServerDraft, ServerPatch, ServerStatus
+from trunkline.front.rest.shapes import Reference
+from trunkline.front.rest.tools import server_tool
+from trunkline.model import Principal, Problem, Scope, ServerDraft, ServerPatch, ServerStatus
 
 
-def build(gateway: Gateway) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/aggregator/servers", tags=["servers"])
+def build(gateway: Gateway) -> Routes:
+    routes = Routes("/api/v1/aggregator/servers", "servers")
 
-    def full(server: str) -> Object:
+    def full(server: str) -> FullServer:
         found = gateway.get_server(server)
         problems, items = gateway.problems(found.id), gateway.item_counts(found.id)
         try:
@@ -34,8 +43,9 @@ def build(gateway: Gateway) -> APIRouter:
             unreadable = Problem("configuration", found.name, error.detail)
             return shapes.full_server(found, None, (unreadable, *problems), items)
 
-    @router.post("", status_code=201)
-    async def register(body: ServerRegistration, by: Principal = ADMIN) -> Json:
+    @routes("POST", "", Scope.ADMIN, "Register a server", status=201)
+    async def register(body: ServerRegistration, by: Principal) -> RegisteredServer:
+        """It is stored when this is answered; unless auto_connect is false it is being connected then."""
         draft = ServerDraft(
             name=body.name,
             transport_type=body.transport_type,
@@ -44,89 +54,74 @@ def build(gateway: Gateway) -> APIRouter:
             health_check_url=body.health_check_url,
             auto_connect=body.auto_connect,
         )
-        return Json(shapes.registered_server(await gateway.register(draft, by)), 201)
+        return shapes.registered_server(await gateway.register(draft, by))
 
-    @router.get("", dependencies=[READ])
-    async def list_servers(query: Annotated[ServerQuery, Query()]) -> Json:
-        servers, total = gateway.list_servers(status=query.status, limit=query.limit, offset=query.offset)
-        listed = [shapes.listed_server(server) for server in servers]
-        if query.include_tools:
-            for entry, server in zip(listed, servers, strict=True):
-                entry["tools"] = [shapes.server_tool(tool) for tool in gateway.tools_of(server.id)]
-        return Json({"servers": listed, "total": total, "limit": query.limit, "offset": query.offset})
+    @routes("GET", "", Scope.READ, "List the servers")
+    async def list_servers(query: ServerQuery) -> ServerList:
+        found, total = gateway.list_servers(status=query.status, limit=query.limit, offset=query.offset)
+        listed = [
+            shapes.listed_server(
+                server,
+                [server_tool(tool) for tool in gateway.tools_of(server.id)] if query.include_tools else UNSET,
+            )
+            for server in found
+        ]
+        return ServerList(servers=listed, total=total, limit=query.limit, offset=query.offset)
 
-    @router.get("/{server}", dependencies=[READ])
-    async def get_server(server: str) -> Json:
-        return Json(full(server))
+    @routes("GET", "/{server}", Scope.READ, "Show a server")
+    async def get_server(server: Reference) -> FullServer:
+        """With its configuration, in which secrets are masked, and why something of it is missing."""
+        return full(server)
 
-    @router.patch("/{server}")
-    async def change(server: str, body: ServerChange, by: Principal = ADMIN) -> Json:
-        changes = body.model_dump(exclude_unset=True)
-        changed = await gateway.change(server, ServerPatch(changes), by)
-        return Json(full(changed.id))
+    @routes("PATCH", "/{server}", Scope.ADMIN, "Change a server")
+    async def change(server: Reference, body: ServerChange, by: Principal) -> FullServer:
+        """What is not given stays, and so does a secret whose mask is sent back."""
+        changed = await gateway.change(server, ServerPatch(given_in(body)), by)
+        return full(changed.id)
 
-    @router.delete("/{server}", status_code=204)
-    async def remove(server: str, by: Principal = ADMIN) -> Response:
+    @routes("DELETE", "/{server}", Scope.ADMIN, "Remove a server")
+    async def remove(server: Reference, by: Principal) -> None:
+        """Its calls in flight may end first; its tools go with it."""
         await gateway.remove(server, by)
-        return Response(status_code=204)
 
-    @router.post("/{server}/connect")
-    async def connect(server: str, by: Principal = ADMIN) -> Json:
+    @routes("POST", "/{server}/connect", Scope.ADMIN, "Connect a server")
+    async def connect(server: Reference, by: Principal) -> ConnectAnswer:
         found, was_connected = await gateway.connect(server, by)
         if was_connected:
-            return Json(_connection(found.id, found.status, "Server already connected"))
-        return Json(_connection(found.id, ServerStatus.CONNECTING, "Connection initiated"))
-
-    @router.post("/{server}/disconnect")
-    async def disconnect(server: str, body: DisconnectOrder | None = None, by: Principal = ADMIN) -> Json:
-        force = body is not None and body.force
-        return Json(_disconnection(await gateway.disconnect(server, force=force, by=by)))
-
-    @router.get("/{server}/tools", dependencies=[READ])
-    async def tools_of(server: str) -> Json:
-        tools = gateway.tools_of(server)
-        classified = sum(tool.is_classified for tool in tools)
-        return Json(
-            {
-                "tools": [shapes.server_tool(tool) for tool in tools],
-                "total": len(tools),
-                "classified": classified,
-                "unclassified": len(tools) - classified,
-            }
+            return ConnectAnswer(server_id=found.id, status=found.status, message="Server already connected")
+        return ConnectAnswer(
+            server_id=found.id, status=ServerStatus.CONNECTING, message="Connection initiated"
         )
 
-    @router.post("/{server}/tools/refresh", status_code=202)
-    async def refresh(server: str, by: Principal = ADMIN) -> Json:
+    @routes("POST", "/{server}/disconnect", Scope.ADMIN, "Disconnect a server")
+    async def disconnect(server: Reference, body: DisconnectOrder | None, by: Principal) -> DisconnectAnswer:
+        """At once if no call is in flight; else it is DISCONNECTING until they have ended."""
+        force = body is not None and body.force
+        return shapes.disconnect_answer(await gateway.disconnect(server, force=force, by=by))
+
+    @routes("GET", "/{server}/tools", Scope.READ, "List the tools of a server")
+    async def tools_of(server: Reference) -> ServerTools:
+        tools = gateway.tools_of(server)
+        classified = sum(tool.is_classified for tool in tools)
+        return ServerTools(
+            tools=[server_tool(tool) for tool in tools],
+            total=len(tools),
+            classified=classified,
+            unclassified=len(tools) - classified,
+        )
+
+    @routes("POST", "/{server}/tools/refresh", Scope.ADMIN, "List a server's tools anew", status=202)
+    async def refresh(server: Reference, by: Principal) -> RefreshAnswer:
         found = await gateway.refresh(server, by)
-        answer = {"server_id": found.id, "status": "REFRESHING", "message": "Tool discovery initiated"}
-        return Json(answer, 202)
+        return RefreshAnswer(server_id=found.id, status="REFRESHING", message="Tool discovery initiated")
 
-    @router.get("/{server}/health", dependencies=[READ])
-    async def health_of(server: str) -> Json:
-        return Json(shapes.server_health(gateway.get_server(server), gateway.health_of(server)))
+    @routes("GET", "/{server}/health", Scope.READ, "Show the health of a server")
+    async def health_of(server: Reference) -> ServerHealth:
+        return shapes.server_health(gateway.get_server(server), gateway.health_of(server))
 
-    @router.get("/{server}/history", dependencies=[READ])
-    async def history(server: str, query: Annotated[HistoryQuery, Query()]) -> Json:
+    @routes("GET", "/{server}/history", Scope.READ, "Show the connection history of a server")
+    async def history(server: Reference, query: HistoryQuery) -> History:
         found = gateway.get_server(server)
-        records = await gateway.history(found.id, limit=query.limit)
-        entries = [shapes.history_entry(record) for record in records]
-        return Json({"server_id": found.id, "history": entries, "limit": query.limit})
+        return shapes.history(found.id, await gateway.history(found.id, limit=query.limit), query.limit)
 
-    return router
-
-
-def _connection(server_id: str, status: ServerStatus, message: str) -> Object:
-    return {"server_id": server_id, "status": status, "message": message}
-
-
-def _disconnection(found: Disconnection) -> Object:
-    waiting = found.pending_requests
-    message = "Server disconnected successfully"
-    if found.status is ServerStatus.DISCONNECTING:
-        message = f"Waiting for {waiting} pending request{'' if waiting == 1 else 's'} to complete"
-    return {
-        "server_id": found.server_id,
-        "status": found.status,
-        "pending_requests": waiting,
-        "message": message,
-    }
+    return routes

@@ -1,226 +1,58 @@
-"""How the nouns look in answers: each as the contract spells it, as a plain object ready for JSON.
+"""What the shapes of all nouns have in common: what is taken in is strict, and times are said in one way.
 
-Pure. Times are ISO 8601 in UTC with a Z, statuses and transports in upper case. Parts of a tool's definition
-go in as the bytes its server sent.
+A noun's module has its own shapes, as the contract spells them: Structs, from which the reader and the
+OpenAPI document are made. They say only what can be read: what a server may be called, how it may be reached
+and how many there may be is for the registry, so that every door is judged by the same rules.
 """
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Annotated, Any
 
-import msgspec
-from fastapi import Response
+from msgspec import Meta, Struct
 
-from trunkline.front.answers import encode
-from trunkline.model import (
-    ApiKey,
-    AuditRecord,
-    GatewayState,
-    Health,
-    HealthReport,
-    HistoryRecord,
-    ItemKind,
-    Problem,
-    Server,
-    ServerStatus,
-    Tool,
-)
-from trunkline.wire.jsonrpc import Malformed, fields
-
-Object = dict[str, object]
-
-STOPPING = "stopping"
-"""The health of a gateway that takes no more calls; answered with 503, so that probes send nobody here."""
+Reference = Annotated[str, Meta(description="Id or name of a server.")]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""ISO 8601 in UTC, to the millisecond, with a Z."""
 
 
-class Json(Response):
-    media_type = "application/json"
-
-    def render(self, content: object) -> bytes:
-        return encode(content)
-
-
-def moment(at: datetime | None) -> str | None:
-    if at is None:
-        return None
+def moment(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def registered_server(server: Server) -> Object:
-    return {
-        "id": server.id,
-        "name": server.name,
-        "description": server.description,
-        "transport_type": server.transport,
-        "status": server.status,
-        "health_check_url": server.health_check_url,
-        "tool_count": server.tool_count,
-        "registered_at": moment(server.registered_at),
-        "connected_at": moment(server.connected_at),
-    }
+def moment_or_none(at: datetime | None) -> str | None:
+    return moment(at) if at is not None else None
 
 
-def listed_server(server: Server) -> Object:
-    return {
-        "id": server.id,
-        "name": server.name,
-        "description": server.description,
-        "transport_type": server.transport,
-        "status": server.status,
-        "tool_count": server.tool_count,
-        "last_health_check": moment(server.last_health_check),
-        "registered_at": moment(server.registered_at),
-        "connected_at": moment(server.connected_at),
-    }
+class Order(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is taken in, as a body or a query string: a field it does not know is a mistake."""
 
 
-def full_server(
-    server: Server,
-    masked_config: Object | None,
-    problems: Sequence[Problem],
-    items: Mapping[ItemKind, int],
-) -> Object:
-    return {
-        "id": server.id,
-        "name": server.name,
-        "description": server.description,
-        "transport_type": server.transport,
-        "connection_config": masked_config,
-        "status": server.status,
-        "health_check_url": server.health_check_url,
-        "last_health_check": moment(server.last_health_check),
-        "tool_count": server.tool_count,
-        **{f"{kind}_count": items.get(kind, 0) for kind in ItemKind},
-        "error_message": server.error_message,
-        "era": server.era,
-        "problems": [
-            {"kind": problem.kind, "name": problem.name, "reason": problem.reason} for problem in problems
-        ],
-        "registered_at": moment(server.registered_at),
-        "connected_at": moment(server.connected_at),
-        "updated_at": moment(server.updated_at),
-    }
+class Page(Order):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    offset: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
 
 
-def server_tool(tool: Tool) -> Object:
-    return {
-        "id": str(tool.id),
-        "name": tool.name,
-        "original_name": tool.original_name,
-        "description": tool.description,
-        "skill_ids": list(tool.skill_ids),
-        "primary_skill_id": tool.primary_skill_id,
-        "is_classified": tool.is_classified,
-        "discovered_at": moment(tool.discovered_at),
-    }
+class Said(Struct, kw_only=True):
+    """What is answered."""
 
 
-def catalogue_tool(tool: Tool, status: ServerStatus) -> Object:
-    return {
-        **server_tool(tool),
-        "server": {"id": tool.server_id, "name": tool.server_name, "status": status},
-        "input_schema": _input_schema(tool.definition),
-    }
+class Fault(Said):
+    loc: list[str | int]
+    """Where: body, query, path or header, and what in it."""
+    msg: str
+    type: str
 
 
-def full_tool(tool: Tool, status: ServerStatus) -> Object:
-    return {**catalogue_tool(tool, status), "definition": msgspec.Raw(tool.definition)}
+class Invalid(Said):
+    """The request cannot be meant: everything that is wrong with it."""
+
+    detail: list[Fault]
+    error_code: str
 
 
-def _input_schema(definition: bytes) -> msgspec.Raw:
-    try:
-        return msgspec.Raw(fields(definition).get("inputSchema", b"{}"))
-    except Malformed:
-        return msgspec.Raw(b"{}")
+class Refusal(Said):
+    """Some codes bring further fields: docs/ERRORS.md has them all."""
 
-
-def server_health(server: Server, health: Health) -> Object:
-    return {
-        "server_id": server.id,
-        "name": server.name,
-        "status": server.status,
-        "last_health_check": moment(health.last_check or server.last_health_check),
-        "response_time_ms": health.response_time_ms,
-        "consecutive_failures": health.consecutive_failures,
-        "last_error": health.last_error,
-    }
-
-
-def history_entry(record: HistoryRecord) -> Object:
-    return {
-        "event": record.event,
-        "timestamp": moment(record.timestamp),
-        "details": dict(record.details),
-    }
-
-
-def api_key(key: ApiKey) -> Object:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scope": key.scope,
-        "created_at": moment(key.created_at),
-        "expires_at": moment(key.expires_at),
-        "revoked_at": moment(key.revoked_at),
-    }
-
-
-def new_key(key: ApiKey, secret: str) -> Object:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scope": key.scope,
-        "created_at": moment(key.created_at),
-        "expires_at": moment(key.expires_at),
-        "key": secret,
-    }
-
-
-def audit_record(record: AuditRecord) -> Object:
-    return {
-        "event": record.event,
-        "server_id": record.server_id,
-        "server_name": record.server_name,
-        "actor": record.actor,
-        "timestamp": moment(record.timestamp),
-        "ip_address": record.ip_address,
-        "details": dict(record.details),
-    }
-
-
-def state(found: GatewayState) -> Object:
-    count = found.servers.get
-    disconnected = count(ServerStatus.DISCONNECTED, 0) + count(ServerStatus.DISCONNECTING, 0)
-    interval = found.health_interval
-    return {
-        "total_servers": sum(found.servers.values()),
-        "connected_servers": _connected(found.servers),
-        "disconnected_servers": disconnected,
-        "error_servers": count(ServerStatus.ERROR, 0),
-        "connecting_servers": count(ServerStatus.CONNECTING, 0),
-        "total_tools": found.total_tools,
-        "classified_tools": found.classified_tools,
-        "unclassified_tools": found.total_tools - found.classified_tools,
-        "last_sync": moment(found.last_sync),
-        "health_check_interval_seconds": int(interval) if interval == int(interval) else interval,
-        "uptime_seconds": int(found.uptime_seconds),
-    }
-
-
-def health_report(report: HealthReport) -> Object:
-    shown: Object = {
-        "status": report.status,
-        "checks": dict(report.checks),
-        "servers": {
-            "total": sum(report.servers.values()),
-            "connected": _connected(report.servers),
-            "error": report.servers.get(ServerStatus.ERROR, 0),
-        },
-    }
-    if report.issues:
-        shown["issues"] = list(report.issues)
-    return shown
-
-
-def _connected(servers: Mapping[ServerStatus, int]) -> int:
-    """A degraded server is connected: it takes calls."""
-    return sum(number for status, number in servers.items() if status.callable)
+    detail: str
+    error_code: str
+    context: dict[str, Any]
