@@ -16,6 +16,7 @@ from trunkline.core.reconciler import Reconciler
 from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
 from trunkline.core.shelves import Shelves
+from trunkline.core.standing import Standing
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tasks import Tasks
@@ -196,4 +197,11 @@ def _assemble(
         shelves=Shelves(registry=registry, aggregator=aggregator, dotted=settings.tool_names == "dotted"),
         limits=Limits(clock=clock, most_calls=settings.max_calls_per_key, per_minute=settings.rate_limit),
         tasks=Tasks(ids=TaskIds(ring), registry=registry, router=router),
+        standing=Standing(
+            store=store,
+            registry=registry,
+            aggregator=aggregator,
+            clock=clock,
+            health_interval=settings.health_interval,
+        ),
     )

@@ -20,6 +20,7 @@ from trunkline.core.request_router import RequestRouter
 from trunkline.core.server_registry import ServerRegistry
 from trunkline.core.shelf import Shelf
 from trunkline.core.shelves import Shelves
+from trunkline.core.standing import Standing
 from trunkline.core.subscriptions import Subscriptions
 from trunkline.core.supervision import Supervision
 from trunkline.core.tasks import Tasks
@@ -65,7 +66,6 @@ log = logging.getLogger(__name__)
 S = ServerStatus
 DRAIN_RETRY_AFTER = 5
 PRUNE_SECONDS = 6 * 3600.0
-_ISSUES = {S.ERROR: "in error state", S.DEGRADED: "degraded", S.CONNECTING: "not connected yet"}
 
 
 class Gateway:
@@ -92,6 +92,7 @@ class Gateway:
         shelves: Shelves,
         limits: Limits,
         tasks: Tasks,
+        standing: Standing,
     ) -> None:
         self.settings = settings
         self.end_children = end_children
@@ -114,7 +115,7 @@ class Gateway:
         self._limits = limits
         self._shelves = shelves
         self.tasks = tasks
-        self._started = clock.monotonic()
+        self._standing = standing
         self._background: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._quiet = asyncio.Event()
@@ -384,29 +385,10 @@ class Gateway:
         return await self._store.read_audit(query)
 
     def state(self) -> GatewayState:
-        tools = self._aggregator.catalog.by_name.values()
-        return GatewayState(
-            servers=self._registry.counts(),
-            total_tools=len(tools),
-            classified_tools=sum(tool.is_classified for tool in tools),
-            last_sync=self._aggregator.last_sync,
-            health_interval=self.settings.health_interval,
-            uptime_seconds=self._clock.monotonic() - self._started,
-        )
+        return self._standing.state()
 
     async def health(self) -> HealthReport:
-        counts = self._registry.counts()
-        issues: list[str] = []
-        database = "ok"
-        try:
-            await self._store.ping()
-        except StorageUnavailable as error:
-            database = "failed"
-            issues.append(f"the database fails: {error.detail}")
-        sessions = "ok" if self._registry.enough_serve() else "degraded"
-        found = ((counts[status], text) for status, text in _ISSUES.items() if counts[status])
-        issues += [f"{number} {'server' if number == 1 else 'servers'} {text}" for number, text in found]
-        return HealthReport({"database": database, "sessions": sessions}, counts, tuple(issues))
+        return await self._standing.health()
 
     def metrics_text(self) -> bytes:
         return self.telemetry.render()
